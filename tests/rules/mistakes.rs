@@ -1,13 +1,12 @@
 //! Every mistake has its place, its value and what to do, and none hides another.
 
-mod unreadable;
-
 use std::time::Duration;
 
+use serde::de::Error as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
 use tower_throttle::{Limiter, Outage, Priority, Quota};
 
-use crate::rules::{per_hour, rules, toml};
+use crate::rules::{json, per_hour, rules, toml, yaml};
 
 fn mistakes(error: &RulesError) -> Vec<(&str, &str)> {
     error
@@ -136,4 +135,83 @@ fn fields_of_rules_are_not_set_by_the_builder() {
             format!("{field}: the rules of the limiter set it: change them, and call `reload`")
         );
     }
+}
+
+#[test]
+fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
+    // The text, the place, and a part of the problem.
+    for row in include_str!("unreadable.txt").lines() {
+        let [text, place, problem] = row.split(" => ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let text = &text.replace("; ", "\n");
+        let error = toml(text).unwrap_err();
+        assert!(error.is_malformed());
+        let [(at, what)] = mistakes(&error)[..] else {
+            panic!("{error}")
+        };
+        assert_eq!(at, place);
+        assert!(what.contains(problem), "{what}");
+        let line = text.lines().count();
+        assert!(
+            what.contains(&format!("line {line}, column")) || place == "rule",
+            "{what}"
+        );
+    }
+    let error = json("{ \"rules\": [\n{ \"name\": 7 }\n] }").unwrap_err();
+    let problem = "invalid type: integer `7`, expected a string at line 2 column 11";
+    assert_eq!(mistakes(&error), [("rules[0].name", problem)]);
+    let error = json("[{ \"name\": \"a\",\n \"quota\": 7 }]").unwrap_err();
+    assert_eq!(mistakes(&error)[0].0, "rules[0].quota");
+    let error = json("{ \"rules\": ").unwrap_err();
+    assert!(
+        error.is_malformed() && error.to_string().contains("EOF"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_null_or_stands_there_twice_is_refused_within_a_list_and_a_table() {
+    // Fields of a rule, and the place of the mistake.
+    for (fields, place) in [
+        (r#""host": ["a.example", null]"#, "rules[0].host[1]"),
+        (r#""header": { "x-a": null }"#, "rules[0].header.x-a"),
+        (r#""key": ["host", null]"#, "rules[0].key[1]"),
+        (r#""key": { "constant": null }"#, "rules[0].key.constant"),
+        (r#""outage": { "local": null }"#, "rules[0].outage.local"),
+        (r#""share": { "header": null }"#, "rules[0].share.header"),
+        (r#""reserve": { "low": null }"#, "rules[0].reserve.low"),
+        (r#""header": { "x-b": "1", "x-b": "2" }"#, "rules[0]"),
+        (r#""cost": 1, "cost": 2"#, "rules[0]"),
+        (
+            r#""reserve": { "low": 0.1, "low": 0.2 }"#,
+            "rules[0].reserve",
+        ),
+    ] {
+        let text =
+            format!(r#"[{{ {fields}, "name": "a", "quota": "1/s" }}, {{ "exempt": true }}]"#);
+        for error in [json(&text), yaml(&text)].map(|it| it.expect_err(fields)) {
+            assert!(mistakes(&error)[0].0.starts_with(place), "{error}");
+        }
+    }
+    let twice = r#"{ "rules": [{ "exempt": true }], "rules": [{ "exempt": true }] }"#;
+    assert!(json(twice).is_err() && yaml(twice).is_err());
+}
+
+#[test]
+fn what_follows_the_table_is_refused_and_hides_no_mistake() {
+    let by_closure = |text: &str| {
+        serde_saphyr::with_deserializer_from_str(text, |document| {
+            Rules::read(document).map_err(serde_saphyr::Error::custom)
+        })
+    };
+    let mut document = serde_json::Deserializer::from_str(r#"[{ "exempt": true }] ]"#);
+    assert_eq!(Rules::read(&mut document).expect("rules").len(), 1);
+    assert!(document.end().is_err());
+    assert!(by_closure("- exempt: true\n---\n- exempt: true").is_err());
+    let error = by_closure("- exempt: true\n  hosts: a.example\n- exempt: true").unwrap_err();
+    assert!(
+        error.to_string().contains("unknown field `hosts`"),
+        "{error}"
+    );
 }

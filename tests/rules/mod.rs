@@ -10,7 +10,6 @@ mod reach;
 mod reload;
 mod schema;
 mod sharing;
-mod templates;
 
 use std::time::Duration;
 

@@ -1,11 +1,10 @@
 //! Which rules are warned of as they are never reached.
 
-use http::Method;
 use proptest::prelude::*;
 use tower_throttle::rules::{Rule, RuleRef, Rules};
 
 use crate::rules::matching::{any_request, naive};
-use crate::rules::{per_hour, rules};
+use crate::rules::{per_hour, toml};
 
 /// The rules that are never reached, and by which.
 fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {
@@ -16,67 +15,56 @@ fn unreached(rules: &Rules) -> Vec<(usize, Vec<usize>)> {
         .collect()
 }
 
+/// Exempt rules with these conditions, and a last one without.
+fn table(conditions: &[&str]) -> Rules {
+    let rules = conditions.iter().chain([&""]);
+    let rules: String = rules
+        .map(|it| format!("[[rules]]\nexempt = true\n{}\n", it.replace("; ", "\n")))
+        .collect();
+    toml(&rules).expect("rules")
+}
+
 #[test]
 fn a_rule_behind_a_wider_one_is_warned_of() {
-    let narrow = || {
-        let rule = per_hour("narrow", 1)
-            .host("api.example.com")
-            .method(Method::GET);
-        rule.path("/a/{b}").header("x-plan", "free")
-    };
-    let wider = [
-        per_hour("wide", 1),
-        per_hour("wide", 1).host("*.example.com"),
-        per_hour("wide", 1).host("api.example.com").host("other"),
-        per_hour("wide", 1).method(Method::PUT).method(Method::GET),
-        per_hour("wide", 1).path("/{x}/{y}"),
-        per_hour("wide", 1).path("/a/{*x}"),
-        per_hour("wide", 1).path("GET /a/{x}"),
-        per_hour("wide", 1).header("x-plan", "free"),
-        per_hour("wide", 1).has_header("x-plan", true),
-    ];
-    for wide in wider {
-        let shown = format!("{wide:?}");
-        let table = rules([wide, narrow(), Rule::exempt().name("end")]);
-        assert!(unreached(&table).contains(&(1, vec![0])), "{shown}");
-    }
-    let not_wider = [
-        per_hour("other", 1).host("*.api.example.com"),
-        per_hour("other", 1).host("api.example.com:443"),
-        per_hour("other", 1).method(Method::HEAD),
-        per_hour("other", 1).path("/a/b"),
-        per_hour("other", 1).path("PUT /a/{b}"),
-        per_hour("other", 1).header("x-plan", "pro"),
-        per_hour("other", 1).has_header("x-plan", false),
-        per_hour("other", 1)
-            .header("x-plan", "free")
-            .has_header("x-beta", true),
-    ];
-    for other in not_wider {
-        let shown = format!("{other:?}");
-        let table = rules([other, narrow(), Rule::exempt()]);
-        assert_eq!(unreached(&table), [], "{shown}");
+    let narrow =
+        "host = 'api.example.com'; method = 'GET'; path = '/a/{b}'; header = { x-plan = 'free' }";
+    for (first, is_wider) in [
+        ("", true),
+        ("host = '*.example.com'", true),
+        ("host = ['api.example.com', 'other']", true),
+        ("method = ['PUT', 'GET']", true),
+        ("path = '/{x}/{y}'", true),
+        ("path = '/a/{*x}'", true),
+        ("path = 'GET /a/{x}'", true),
+        ("header = { x-plan = 'free' }", true),
+        ("header = { x-plan = true }", true),
+        ("host = '*.api.example.com'", false),
+        ("host = 'api.example.com:443'", false),
+        ("method = 'HEAD'", false),
+        ("path = '/a/b'", false),
+        ("path = 'PUT /a/{b}'", false),
+        ("header = { x-plan = 'pro' }", false),
+        ("header = { x-plan = false }", false),
+        ("header = { x-plan = 'free', x-beta = true }", false),
+    ] {
+        let unreached = unreached(&table(&[first, narrow]));
+        assert_eq!(unreached.contains(&(1, vec![0])), is_wider, "{first}");
     }
 }
 
 #[test]
 fn several_rules_may_be_in_the_way_of_one() {
-    let table = rules([
-        per_hour("a", 1).host("a.example"),
-        per_hour("get", 1).method(Method::GET),
-        per_hour("put", 1).method(Method::PUT),
-        per_hour("both", 1)
-            .host("a.example")
-            .host("b.example")
-            .method(Method::PUT)
-            .method(Method::HEAD),
-        Rule::exempt(),
+    let both = "host = ['a.example', 'b.example']; method = ['PUT', 'HEAD']; name = 'both'";
+    let table = table(&[
+        "host = 'a.example'",
+        "method = 'GET'",
+        "method = 'PUT'",
+        both,
     ]);
     assert_eq!(unreached(&table), [(3, vec![0, 1, 2])]);
     assert_eq!(
         table.warnings()[0].to_string(),
-        "rules[3] `both` is never reached: rules[0] `a` and rules[1] `get` and rules[2] `put` take all of its \
-         requests"
+        "rules[3] `both` is never reached: rules[0] and rules[1] and rules[2] take all of its requests"
     );
 }
 
