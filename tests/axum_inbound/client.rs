@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use axum::Router;
+use axum::body::{Body, to_bytes};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use sfv::{BareItem, List, ListEntry, Parser};
-
-use crate::axum_inbound::server::Server;
-use support::errors::bounded;
+use tower::ServiceExt as _;
 
 /// A client of the name that it tells the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    client: reqwest::Client,
-    base: String,
+    app: Router,
     name: Option<&'static str>,
 }
 
@@ -25,34 +24,33 @@ pub(crate) type Items = Vec<(String, BTreeMap<String, i64>)>;
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
+    pub(crate) extensions: Extensions,
     pub(crate) body: String,
 }
 
 impl Client {
-    pub(crate) fn new(server: &Server, name: impl Into<Option<&'static str>>) -> Self {
-        // The server is on this machine, whatever proxy the environment names.
-        let client = reqwest::Client::builder().no_proxy().build();
+    pub(crate) fn new(app: &Router, name: impl Into<Option<&'static str>>) -> Self {
         Self {
-            client: client.expect("a client"),
-            base: format!("http://{}", server.address),
+            app: app.clone(),
             name: name.into(),
         }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
-        let mut request = self.client.get(format!("{}{path}", self.base));
+        let mut request = Request::get(path);
         if let Some(name) = self.name {
             request = request.header("x-client", name);
         }
-        bounded(async {
-            let response = request.send().await.expect("an answer");
-            Answer {
-                status: response.status(),
-                headers: response.headers().clone(),
-                body: response.text().await.expect("a body"),
-            }
-        })
-        .await
+        let request = request.body(Body::empty()).expect("a request");
+        let answer = self.app.clone().oneshot(request).await.expect("infallible");
+        let (parts, body) = answer.into_parts();
+        let body = to_bytes(body, usize::MAX).await.expect("a body");
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            extensions: parts.extensions,
+            body: String::from_utf8(body.to_vec()).expect("text"),
+        }
     }
 }
 

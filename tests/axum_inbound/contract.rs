@@ -1,7 +1,6 @@
 //! The calls of an inbound service to the service inside, in paused time, without a server.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,6 +38,10 @@ fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
 fn protected(limiter: &Limiter) -> (Throttle<Mock, InboundLayer<Constant>>, Handle) {
     let (mock, handle) = mock::pair();
     (inbound(limiter).layer(mock), handle)
+}
+
+async fn served<T>(_: Request<T>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new(String::new()))
 }
 
 /// How many more may depart, once what is given back has come to the store.
@@ -117,26 +120,15 @@ async fn a_departure_that_expires_while_the_service_gets_ready_can_be_taken_by_a
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Broken;
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("broken")
-    }
-}
-
-impl std::error::Error for Broken {}
-
 #[tokio::test(start_paused = true)]
 async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let limiter = per_second(3);
-    let broken = service_fn(|_: Request<u32>| async { Err::<Response<String>, _>(Broken) });
+    let broken = service_fn(async |_: Request<u32>| Err::<Response<String>, _>("broken"));
     let service = inbound(&limiter)
         .charge_when(|_: &Response<String>| false)
         .layer(broken);
-    let answer: Result<_, Broken> = service.oneshot(Request::new(1)).await;
-    assert_eq!(answer.expect_err("an error"), Broken);
+    let answer = service.oneshot(Request::new(1)).await;
+    assert_eq!(answer.err(), Some("broken"));
     assert_eq!(remaining(&limiter).await, 2);
 }
 
@@ -144,9 +136,7 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
 async fn each_request_spends_its_cost() {
     let limiter = per_second(10);
     let layer = inbound(&limiter).cost(|request: &Request<u32>| *request.body());
-    let service = layer.layer(service_fn(|_| async {
-        Ok::<_, Infallible>(Response::new(String::new()))
-    }));
+    let service = layer.layer(service_fn(served));
     for (cost, status, left) in [
         (1, 200, 9),
         (5, 200, 4),
@@ -164,56 +154,66 @@ async fn each_request_spends_its_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_lacks_a_credential_gets_401() {
+async fn a_request_that_lacks_a_credential_gets_401_and_of_one_there_is_one() {
     type Extractor = Arc<dyn KeyExtractor<Request<()>> + Send + Sync>;
     let missing = |_: &Request<()>| Extracted::Refused("no user".into());
-    let extractors: [(Extractor, Option<&str>); 8] = [
-        (Arc::new(key::bearer_token()), Some("Bearer")),
-        (Arc::new(key::header("authorization")), Some("Bearer")),
-        (Arc::new(key::header("x-api-key")), Some("ApiKey")),
-        (Arc::new(key::header("cookie").plain()), Some("Cookie")),
+    let get = || Request::get("/");
+    let twice = || get().header("x-api-key", "a").header("x-api-key", "b");
+    let api_key = || key::header("x-api-key");
+    let rows: [(Extractor, _, u16, Option<&str>); 11] = [
+        (Arc::new(key::bearer_token()), get(), 401, Some("Bearer")),
         (
-            Arc::new((missing, key::header("x-api-key"))),
-            Some("ApiKey"),
+            Arc::new(key::header("authorization")),
+            get(),
+            401,
+            Some("Bearer"),
         ),
-        (Arc::new(key::header("x-client")), None),
-        (Arc::new((missing, key::constant("a"))), None),
-        (Arc::new(missing), None),
+        (Arc::new(api_key()), get(), 401, Some("ApiKey")),
+        (
+            Arc::new(key::header("cookie").plain()),
+            get(),
+            401,
+            Some("Cookie"),
+        ),
+        (Arc::new((missing, api_key())), get(), 401, Some("ApiKey")),
+        (Arc::new(key::header("x-client")), get(), 400, None),
+        (Arc::new((missing, key::constant("a"))), get(), 400, None),
+        (Arc::new(missing), get(), 400, None),
+        (Arc::new(api_key()), twice(), 400, None),
+        (Arc::new(api_key().or("anonymous")), twice(), 400, None),
+        (Arc::new(api_key().or("anonymous")), get(), 200, None),
     ];
-    for (extractor, scheme) in extractors {
+    for (nth, (extractor, request, status, scheme)) in rows.into_iter().enumerate() {
         let layer = ThrottleLayer::new(per_second(1)).inbound(extractor, FailureMode::Closed);
-        let service = layer.cost(|_: &Request<()>| 1).layer(service_fn(|_| async {
-            Ok::<_, Infallible>(Response::new(String::new()))
-        }));
-        let answer = service.oneshot(Request::new(())).await.expect("infallible");
-        let status = scheme.map_or(StatusCode::BAD_REQUEST, |_| StatusCode::UNAUTHORIZED);
-        assert_eq!(answer.status(), status);
+        let service = layer.layer(service_fn(served));
+        let answer = service.oneshot(request.body(()).expect("a request")).await;
+        let answer = answer.expect("infallible");
+        assert_eq!(answer.status(), status, "{nth}");
         let named = answer.headers().get("www-authenticate");
         assert_eq!(named.map(|it| it.to_str().expect("ASCII")), scheme);
-        assert!(answer.body().get_ref().contains(r#""detail":"#));
+        let has_detail = answer.body().get_ref().contains(r#""detail":"#);
+        assert_eq!(has_detail, status != 200, "{nth}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_credential_there_is_one() {
-    let twice = || {
-        Request::get("/")
-            .header("x-api-key", "a")
-            .header("x-api-key", "b")
-    };
-    let anonymous = key::header("x-api-key").or("anonymous");
-    for (extractor, request, status) in [
-        (key::header("x-api-key"), twice(), StatusCode::BAD_REQUEST),
-        (anonymous.clone(), twice(), StatusCode::BAD_REQUEST),
-        (anonymous, Request::get("/"), StatusCode::OK),
-    ] {
-        let layer = ThrottleLayer::new(per_second(1)).inbound(extractor, FailureMode::Closed);
-        let service = layer.layer(service_fn(|_: Request<()>| async {
-            Ok::<_, Infallible>(Response::new(String::new()))
-        }));
-        let answer = service.oneshot(request.body(()).expect("a request")).await;
-        assert_eq!(answer.expect("infallible").status(), status);
-    }
+async fn a_queue_that_is_full_is_a_limit() {
+    let builder = Limiter::builder().quota(Quota::per_hour(1)).max_waiting(2);
+    let layer = inbound(&build(builder)).max_wait(5 * 3_600 * SECOND);
+    let service = layer.layer(service_fn(served));
+    let mut sent = [1, 2, 3].map(|it| Box::pin(service.clone().oneshot(Request::new(it))));
+    assert!(poll!(&mut sent[0]).is_ready());
+    assert!(poll!(&mut sent[1]).is_pending() && poll!(&mut sent[2]).is_pending());
+    let refused = service
+        .clone()
+        .oneshot(Request::new(4))
+        .await
+        .expect("infallible");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let after = refused.headers()["retry-after"].to_str().expect("ASCII");
+    // Behind the departure and the requests that wait. The estimate may be early.
+    let after: u64 = after.parse().expect("a number");
+    assert!((3_600..3 * 3_600 + 5).contains(&after), "{after}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,6 +254,13 @@ async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() 
             assert_eq!(refused.is_none(), departure.is_some());
             if let Some(refused) = refused {
                 assert_eq!(refused.is_enforced(), status != 200);
+                assert_eq!(refused.error().is_store(), status != 429);
+            }
+            if status == 503 {
+                // The reason is not told.
+                let problem = r#"{"title":"Service Unavailable","status":503}"#;
+                assert_eq!(response.body().get_ref(), problem);
+                assert!(!response.headers().contains_key("retry-after"));
             }
         }
         // A request without a key is refused in both modes.

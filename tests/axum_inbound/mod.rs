@@ -4,9 +4,7 @@
 mod answers;
 mod client;
 mod contract;
-mod delays;
 mod floods;
-mod layers;
 mod observing;
 mod outcomes;
 pub(crate) mod server;
