@@ -24,36 +24,26 @@ fn each_documented_event_happens_and_no_others_do() {
     };
     let (seen, _guard) = Seen::begin();
     let mut told = BTreeSet::new();
-    let mut note = || {
+    let mut note = |happens: &dyn Fn()| {
+        happens();
         for event in seen.events() {
             told.insert((event.message, event.level.to_string(), event.names));
         }
         seen.forget();
     };
     let paused = runtime(true);
-    paused.block_on(events::outage(&seen));
-    note();
-    paused.block_on(events::shards(&seen));
-    note();
-    paused.block_on(events::commands(&seen));
-    note();
-    paused.block_on(events::misses(&seen));
-    note();
-    paused.block_on(events::long_waits(&seen));
-    note();
-    paused.block_on(events::clock(&seen));
-    note();
-    paused.block_on(events::lost_leases(&seen));
-    note();
-    events::malformed_headers(&seen);
-    note();
-    paused.block_on(events::unknown_units(&seen));
-    note();
+    note(&|| paused.block_on(events::outage(&seen)));
+    note(&|| paused.block_on(events::shards(&seen)));
+    note(&|| paused.block_on(events::commands(&seen)));
+    note(&|| paused.block_on(events::misses(&seen)));
+    note(&|| paused.block_on(events::long_waits(&seen)));
+    note(&|| paused.block_on(events::clock(&seen)));
+    note(&|| paused.block_on(events::lost_leases(&seen)));
+    note(&|| events::malformed_headers(&seen));
+    note(&|| paused.block_on(events::unknown_units(&seen)));
     let real = runtime(false);
-    real.block_on(redis_events::restart(&seen));
-    note();
-    real.block_on(redis_events::loss(&seen));
-    note();
+    note(&|| real.block_on(redis_events::restart(&seen)));
+    note(&|| real.block_on(redis_events::loss(&seen)));
     let documented = rows("\n# Events\n").into_iter().map(|row| {
         let message = code(row[0])[0].to_owned();
         (message, row[1].to_owned(), code(row[2]))

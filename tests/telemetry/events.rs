@@ -13,7 +13,7 @@ use tower_throttle::test_util::{FailingStore, ManualClock};
 use tower_throttle::{Cost, Limiter, LimiterBuilder, Quota, ThrottleLayer, key};
 use tracing::Level;
 
-use super::seen::Seen;
+use super::seen::{Fields, Seen};
 use super::stores::Sharded;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,6 +25,15 @@ fn ten(store: &Sharded) -> LimiterBuilder {
         .store(store.clone())
 }
 
+/// The only event with this message, which has this level.
+#[track_caller]
+fn once(seen: &Seen, message: &str, level: Level) -> Fields {
+    let told = seen.told(message);
+    assert_eq!(told.len(), 1, "{:?}", seen.messages());
+    assert_eq!(told[0].level, level, "{told:?}");
+    told[0].fields.clone()
+}
+
 pub(super) async fn outage(seen: &Seen) {
     let store = Sharded::default();
     let limiter = ten(&store).build().expect("a valid policy");
@@ -34,17 +43,13 @@ pub(super) async fn outage(seen: &Seen) {
     for answer in join_all(requests).await {
         assert!(answer.is_err_and(|error| error.is_store()));
     }
-    let out = seen.told("the store is out");
-    assert_eq!(out.len(), 1, "{:?}", seen.messages());
-    assert_eq!(out[0].level, Level::WARN);
-    assert_eq!(out[0].fields.text("policy"), "ten");
-    assert_eq!(out[0].fields.text("error"), "it is out");
-    assert_eq!(out[0].fields.text("cause"), "a test");
+    let out = once(seen, "the store is out", Level::WARN);
+    let fields = ["policy", "error", "cause"].map(|name| out.text(name));
+    assert_eq!(fields, ["ten", "it is out", "a test"]);
     store.out(&[]);
     limiter.acquire("a").await.expect("an answer");
-    let back = seen.told("the store is back");
-    assert_eq!((back.len(), back[0].level), (1, Level::INFO));
-    assert!(back[0].fields.number("lasted") >= 3.0, "{back:?}");
+    let back = once(seen, "the store is back", Level::INFO);
+    assert!(back.number("lasted") >= 3.0, "{back:?}");
     assert_eq!(seen.messages().len(), 2, "{:?}", seen.messages());
 }
 
@@ -57,9 +62,8 @@ pub(super) async fn lost_leases(seen: &Seen) {
     store.out(&["a"]);
     sleep(SECOND * 5).await;
     assert!(place.is_lost());
-    let told = seen.told("the lease of requests in progress has ended");
-    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
-    assert_eq!(told[0].fields.number("places"), 1.0);
+    let message = "the lease of requests in progress has ended";
+    assert_eq!(once(seen, message, Level::WARN).number("places"), 1.0);
     store.out(&[]);
     sleep(SECOND * 2).await;
 }
@@ -93,13 +97,8 @@ pub(super) async fn commands(seen: &Seen) {
     let other = ten(&store).build().expect("a valid policy");
     let until = Instant::now() + SECOND * 10;
     limiter.pause("a", until).await.expect("an answer");
-    assert!(
-        !other
-            .try_acquire("a")
-            .await
-            .expect("an answer")
-            .is_granted()
-    );
+    let decision = other.try_acquire("a").await.expect("an answer");
+    assert!(!decision.is_granted());
     limiter.resume("a").await.expect("an answer");
     limiter.reset("a").await.expect("an answer");
     let messages = ["a key was paused", "a key was resumed", "a key was reset"];
@@ -123,9 +122,7 @@ pub(super) async fn misses(seen: &Seen) {
     // The process stops.
     advance(SECOND * 2).await;
     waiting.await.expect("no panic").expect("a permit");
-    let told = seen.told("a grant was missed");
-    assert_eq!((told.len(), told[0].level), (1, Level::DEBUG), "{told:?}");
-    let fields = &told[0].fields;
+    let fields = once(seen, "a grant was missed", Level::DEBUG);
     assert_eq!((fields.text("policy"), fields.text("key")), ("ten", "a"));
     assert!((1.8..2.0).contains(&fields.number("late")), "{fields:?}");
     assert!(fields.number("guard") > 0.02, "{fields:?}");
@@ -133,27 +130,19 @@ pub(super) async fn misses(seen: &Seen) {
 
 pub(super) async fn long_waits(seen: &Seen) {
     let limiter = ten(&Sharded::default()).build().expect("a valid policy");
-    limiter
-        .pause("a", Instant::now() + SECOND * 90)
-        .await
-        .expect("an answer");
+    let until = Instant::now() + SECOND * 90;
+    limiter.pause("a", until).await.expect("an answer");
     seen.forget();
     // With a bound it is refused, and nothing waits.
-    limiter
-        .acquire("a")
-        .max_wait(SECOND * 80)
-        .await
-        .expect_err("a refusal");
+    let refused = limiter.acquire("a").max_wait(SECOND * 80).await;
+    refused.expect_err("a refusal");
     assert!(seen.messages().is_empty(), "{:?}", seen.messages());
     for departed in join_all((0..5).map(|_| limiter.acquire("a"))).await {
         departed.expect("a permit");
     }
-    let told = seen.told("a request has to wait for more than a minute; set max_wait to refuse it");
-    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
-    assert!(
-        (89.0..91.0).contains(&told[0].fields.number("wait")),
-        "{told:?}"
-    );
+    let message = "a request has to wait for more than a minute; set max_wait to refuse it";
+    let wait = once(seen, message, Level::WARN).number("wait");
+    assert!((89.0..91.0).contains(&wait), "{wait}");
 }
 
 pub(super) async fn clock(seen: &Seen) {
@@ -173,12 +162,11 @@ pub(super) async fn clock(seen: &Seen) {
     clock.set_back(SECOND * 120);
     ask().await;
     let told = seen.told("the clock of the store was set");
-    let ahead: Vec<_> = told
+    let told = told
         .iter()
-        .map(|it| it.fields.number("ahead").round())
-        .collect();
-    assert_eq!(ahead, [60.0, -120.0]);
-    assert!(told.iter().all(|it| it.level == Level::WARN));
+        .map(|it| (it.level, it.fields.number("ahead").round()));
+    let expected = [(Level::WARN, 60.0), (Level::WARN, -120.0)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 pub(super) async fn unknown_units(seen: &Seen) {
@@ -192,10 +180,9 @@ pub(super) async fn unknown_units(seen: &Seen) {
     }));
     let response = service.oneshot(http::Request::new(())).await;
     response.expect("a response");
-    let told = seen.told("a cost was not corrected");
-    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
+    let fields = once(seen, "a cost was not corrected", Level::WARN);
     let expected = "`ten`: cannot settle token, as the quotas count tokens";
-    assert_eq!(told[0].fields.text("error"), expected);
+    assert_eq!(fields.text("error"), expected);
 }
 
 pub(super) fn malformed_headers(seen: &Seen) {
@@ -212,12 +199,9 @@ pub(super) fn malformed_headers(seen: &Seen) {
         };
         assert_eq!(reader.read(&response), expected);
     }
-    let told = seen.told("a response states a limit in a malformed header, which is ignored");
-    assert_eq!((told.len(), told[0].level), (1, Level::WARN), "{told:?}");
-    assert_eq!(
-        told[0].fields.text("header"),
-        "x-ratelimit-remaining-tokens"
-    );
+    let message = "a response states a limit in a malformed header, which is ignored";
+    let header = "x-ratelimit-remaining-tokens";
+    assert_eq!(once(seen, message, Level::WARN).text("header"), header);
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,14 +226,8 @@ async fn a_subscriber_may_call_the_limiter() {
     limiter.resume("a").await.expect("an answer");
     store.out(&["a"]);
     drop(limiter.acquire("a").max_wait(SECOND / 10).await);
-    let messages = seen.messages();
-    for message in [
-        "a grant was missed",
-        "a key was paused",
-        "a key was resumed",
-        "the store is out",
-    ] {
-        assert!(messages.iter().any(|it| it == message), "{messages:?}");
+    for message in ["a grant was missed", "a key was paused", "the store is out"] {
+        assert!(!seen.told(message).is_empty(), "{message}");
     }
     seen.whenever(|| {});
 }

@@ -10,6 +10,8 @@ use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Outage, Prio
 use super::figures::Figures;
 use super::stores::Sharded;
 
+const WAITS: &str = "wait_seconds{policy=ten,priority=normal}";
+
 fn ten() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(10)).name("ten")
 }
@@ -18,23 +20,33 @@ fn far(store: &Sharded) -> LimiterBuilder {
     ten().store(store.clone())
 }
 
+/// Asserts counters and gauges: on each line, a series and its number.
+#[track_caller]
+fn assert_numbers(figures: &Figures, expected: &str) {
+    let read = figures.read();
+    for line in expected.trim().lines() {
+        let (series, number) = line.trim().split_once(' ').expect("a number");
+        let number: f64 = number.parse().expect("a number");
+        assert_eq!(read.number(series), number, "{series}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_are_counted_by_outcome() {
     let figures = Figures::new();
     let store = Sharded::default();
     let limiter = figures.build(far(&store).max_waiting(2).outage(Outage::Allow));
-    limiter.acquire("a").cost(8).await.unwrap();
-    limiter.acquire("a").cost(2).await.unwrap();
+    for cost in [8, 2] {
+        limiter.acquire("a").cost(cost).await.unwrap();
+    }
     for _ in 0..3 {
         assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
     }
     {
         let mut waiting = pin!(join_all((0..2).map(|_| limiter.acquire("a"))));
         assert!(poll_immediate(waiting.as_mut()).await.is_none());
-        assert_eq!(
-            limiter.acquire("a").await.unwrap_err().kind(),
-            ErrorKind::QueueFull
-        );
+        let full = limiter.acquire("a").await.unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::QueueFull);
     }
     limiter.acquire("").await.unwrap_err();
     limiter.acquire("a").cost(11).await.unwrap_err();
@@ -42,29 +54,21 @@ async fn requests_are_counted_by_outcome() {
     for _ in 0..5 {
         limiter.acquire("b").await.unwrap();
     }
-    let read = figures.read();
-    let requests = |outcome: &str| {
-        let series = format!("requests_total{{outcome={outcome},policy=ten}}");
-        read.number(&series)
-    };
-    let all = [
-        "granted",
-        "fallback",
-        "limited",
-        "queue_full",
-        "invalid",
-        "cancelled",
-    ];
-    assert_eq!(all.map(requests), [2.0, 5.0, 3.0, 1.0, 2.0, 2.0]);
-    assert_eq!(["store_out", "store_error"].map(requests), [0.0, 0.0]);
-    assert_eq!(read.number("spent_total{policy=ten,unit=requests}"), 15.0);
-    assert_eq!(
-        read.recorded("wait_seconds{policy=ten,priority=normal}")
-            .len(),
-        7
-    );
+    assert_eq!(figures.read().recorded(WAITS).len(), 7);
     // Only the first of the refused requests has called the store.
-    assert_eq!(read.number("remembered_total{policy=ten}"), 2.0);
+    assert_numbers(
+        &figures,
+        "requests_total{outcome=granted,policy=ten} 2
+        requests_total{outcome=fallback,policy=ten} 5
+        requests_total{outcome=limited,policy=ten} 3
+        requests_total{outcome=queue_full,policy=ten} 1
+        requests_total{outcome=invalid,policy=ten} 2
+        requests_total{outcome=cancelled,policy=ten} 2
+        requests_total{outcome=store_out,policy=ten} 0
+        requests_total{outcome=store_error,policy=ten} 0
+        spent_total{policy=ten,unit=requests} 15
+        remembered_total{policy=ten} 2",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,16 +81,14 @@ async fn costs_and_their_corrections_are_counted_by_unit() {
         let charge = permit.unwrap().into_charge();
         charge.settle("tokens", actual).unwrap();
     }
-    let read = figures.read();
-    for (series, expected) in [
-        ("spent_total{policy=ten,unit=requests}", 3.0),
-        ("spent_total{policy=ten,unit=tokens}", 300.0),
-        ("refunded_total{policy=ten,unit=tokens}", 50.0),
-        ("debt_total{policy=ten,unit=tokens}", 20.0),
-        ("refunded_total{policy=ten,unit=requests}", 0.0),
-    ] {
-        assert_eq!(read.number(series), expected, "{series}");
-    }
+    assert_numbers(
+        &figures,
+        "spent_total{policy=ten,unit=requests} 3
+        spent_total{policy=ten,unit=tokens} 300
+        refunded_total{policy=ten,unit=tokens} 50
+        debt_total{policy=ten,unit=tokens} 20
+        refunded_total{policy=ten,unit=requests} 0",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,16 +99,16 @@ async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_t
     let spend = |share: String| limiter.acquire("a").share(share, 2).cost(2);
     join_all((0..60).map(|nth| spend(format!("s{nth}")))).await;
     spend("s0".to_owned()).await.unwrap();
-    let read = figures.read();
-    let spent = |name: &str| {
-        let series = format!("share_spent_total{{policy=ten,share={name},unit=requests}}");
-        read.number(&series)
-    };
-    assert_eq!(["s0", "s49", "(others)"].map(spent), [4.0, 2.0, 20.0]);
+    assert_numbers(
+        &figures,
+        "share_spent_total{policy=ten,share=s0,unit=requests} 4
+        share_spent_total{policy=ten,share=s49,unit=requests} 2
+        share_spent_total{policy=ten,share=(others),unit=requests} 20
+        inversions_total{policy=ten} 0",
+    );
     // The first five depart at once, the next 14 have a queue of their own, and so do those that follow when these are gone.
-    let combined = read.number("combined_total{policy=ten}");
+    let combined = figures.read().number("combined_total{policy=ten}");
     assert!((30.0..=41.0).contains(&combined), "{combined}");
-    assert_eq!(read.number("inversions_total{policy=ten}"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +124,7 @@ async fn a_departure_before_a_request_of_a_higher_priority_is_counted() {
     let high = limiter.acquire("a").priority(Priority::High).cost(2);
     high.await.unwrap();
     low.await.unwrap().unwrap();
-    assert_eq!(figures.read().number("inversions_total{policy=ten}"), 1.0);
+    assert_numbers(&figures, "inversions_total{policy=ten} 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,23 +134,21 @@ async fn waits_and_waiting_requests_are_counted_by_policy() {
     let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
     let waiting = tokio::spawn(join_all(waiting));
     sleep(Duration::from_millis(500)).await;
-    let read = figures.read();
-    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 10.0);
-    assert_eq!(read.number("queues{policy=ten}"), 2.0);
-    assert!(
-        read.recorded("wait_seconds{policy=ten,priority=normal}")
-            .iter()
-            .all(|&it| it == 0.0)
+    assert_eq!(figures.read().recorded(WAITS), [0.0; 20]);
+    assert_numbers(
+        &figures,
+        "waiting{policy=ten,priority=normal} 10
+        queues{policy=ten} 2",
     );
     waiting.await.unwrap();
     let read = figures.read();
-    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 0.0);
-    assert_eq!(read.number("queues{policy=ten}"), 0.0);
-    let waits = read.recorded("wait_seconds{policy=ten,priority=normal}");
+    let waits = read.recorded(WAITS);
     assert_eq!(waits.len(), 10);
-    assert!(
-        waits.iter().all(|&it| (1.0..1.1).contains(&it)),
-        "{waits:?}"
+    assert!(waits.iter().all(|it| (1.0..1.1).contains(it)), "{waits:?}");
+    assert_numbers(
+        &figures,
+        "waiting{policy=ten,priority=normal} 0
+        queues{policy=ten} 0",
     );
 }
 
@@ -157,34 +157,36 @@ async fn an_outage_is_shown_for_as_long_as_it_lasts() {
     let figures = Figures::new();
     let store = Sharded::default();
     let limiter = figures.build(far(&store));
-    let out = || figures.read().number("store_out{policy=ten}");
-    assert_eq!(out(), 0.0);
     store.out(&["a", "b"]);
     for key in ["a", "b", "a", "b"] {
         limiter.try_acquire(key).await.unwrap_err();
     }
-    assert_eq!(out(), 2.0);
+    assert_numbers(&figures, "store_out{policy=ten} 2");
     store.out(&["b"]);
     limiter.acquire("a").await.unwrap();
-    assert_eq!(out(), 1.0);
+    assert_numbers(
+        &figures,
+        "store_out{policy=ten} 1
+        outages_total{policy=ten} 1",
+    );
     let read = figures.read();
-    assert_eq!(read.number("outages_total{policy=ten}"), 1.0);
-    let pings = "store_calls_total{operation=ping,policy=ten,result=";
-    assert!(read.number(&format!("{pings}ok}}")) >= 1.0);
-    assert!(read.number(&format!("{pings}out}}")) >= 1.0);
+    for result in ["ok", "out"] {
+        let pings = format!("store_calls_total{{operation=ping,policy=ten,result={result}}}");
+        assert!(read.number(&pings) >= 1.0);
+    }
     drop(limiter);
     // Its probes end.
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(out(), 0.0);
+    assert_numbers(&figures, "store_out{policy=ten} 0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_are_labels_only_if_that_is_set() {
-    let figures = Figures::new();
-    let without = figures.build(ten());
-    let keyed = |read: &[&str]| read.iter().any(|series| series.contains("key="));
-    without.acquire("secret").await.unwrap();
-    assert!(!keyed(&figures.read().series()));
+    let without = Figures::new();
+    let limiter = without.build(ten());
+    limiter.acquire("secret").await.unwrap();
+    let read = without.read();
+    assert!(!read.series().iter().any(|series| series.contains("key=")));
 
     let figures = Figures::new();
     let limiter = figures.build(ten().key_labels(true));
@@ -194,25 +196,15 @@ async fn keys_are_labels_only_if_that_is_set() {
     }
     let mut waiting = pin!(limiter.acquire("b"));
     assert!(poll_immediate(waiting.as_mut()).await.is_none());
-    let read = figures.read();
-    let requests = |key: &str| {
-        let labels = format!("key={key},outcome=granted,policy=ten");
-        read.number(&format!("requests_total{{{labels}}}"))
-    };
-    assert_eq!([requests("a"), requests("b")], [2.0, 1.0]);
-    assert_eq!(
-        read.number("spent_total{key=b,policy=ten,unit=requests}"),
-        10.0
-    );
-    assert_eq!(
-        read.recorded("wait_seconds{key=a,policy=ten,priority=normal}"),
-        [0.0, 0.0]
-    );
-    assert_eq!(
-        read.number("waiting{key=b,policy=ten,priority=normal}"),
-        1.0
+    assert_numbers(
+        &figures,
+        "requests_total{key=a,outcome=granted,policy=ten} 2
+        requests_total{key=b,outcome=granted,policy=ten} 1
+        spent_total{key=b,policy=ten,unit=requests} 10
+        waiting{key=b,policy=ten,priority=normal} 1",
     );
     // Nothing is counted twice.
+    let read = figures.read();
     let series = read.series();
     let of = |name: &str| series.iter().filter(|it| it.starts_with(name)).count();
     assert_eq!(
@@ -222,66 +214,56 @@ async fn keys_are_labels_only_if_that_is_set() {
 }
 
 /// Calls to the store run in tasks, which may be on other threads.
-#[test]
-fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
     let figures = Figures::new();
     let limiter = figures.build(Limiter::builder().quota(Quota::new(2, Duration::from_millis(50))));
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let asking = (0..4).map(|_| {
-        let limiter = limiter.clone();
-        runtime.spawn(async move { drop(limiter.acquire("a").await.unwrap()) })
-    });
-    let asking: Vec<_> = asking.collect();
-    runtime.block_on(join_all(asking));
-    let read = figures.read();
-    let requests = "requests_total{outcome=granted,policy=2/50ms}";
-    assert_eq!(read.number(requests), 4.0);
-    assert_eq!(read.number("waiting{policy=2/50ms,priority=normal}"), 0.0);
+    let asking = (0..4).map(|_| tokio::spawn(limiter.acquire("a").into_future()));
+    for asked in join_all(asking).await {
+        asked.unwrap().unwrap();
+    }
     // Without a name, the quotas are the label.
-    figures
-        .within(|| limiter.set_quota(Quota::per_second(3)))
-        .unwrap();
-    runtime.block_on(limiter.acquire("a")).unwrap();
-    let read = figures.read();
-    assert_eq!(
-        read.number("requests_total{outcome=granted,policy=3/s}"),
-        1.0
+    assert_numbers(
+        &figures,
+        "requests_total{outcome=granted,policy=2/50ms} 4
+        waiting{policy=2/50ms,priority=normal} 0",
     );
-    assert_eq!(read.number(requests), 4.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_counted_by_operation_and_result() {
+async fn calls_and_pauses_are_counted_by_operation_and_result() {
     let figures = Figures::new();
     let store = Sharded::default();
     let limiter = figures.build(far(&store));
-    let calls = |operation: &str, result: &str| {
-        let labels = format!("operation={operation},policy=ten,result={result}");
-        figures
-            .read()
-            .number(&format!("store_calls_total{{{labels}}}"))
-    };
     limiter.acquire("a").await.unwrap();
     limiter.peek("a").await.unwrap();
-    limiter.reset("a").await.unwrap();
-    // The first call follows a ping.
-    for operation in ["take", "peek", "control", "ping"] {
-        assert_eq!(calls(operation, "ok"), 1.0, "{operation}");
+    for seconds in [10, 20] {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        limiter.pause("a", until).await.unwrap();
     }
+    limiter.resume("a").await.unwrap();
     store.out(&["b"]);
     limiter.try_acquire("b").await.unwrap_err();
-    assert_eq!(calls("take", "out"), 1.0);
     limiter.peek("b").await.unwrap_err();
-    assert_eq!(calls("peek", "out"), 1.0);
-    assert_eq!(calls("take", "error"), 0.0);
+    // The first call follows a ping.
+    assert_numbers(
+        &figures,
+        "store_calls_total{operation=ping,policy=ten,result=ok} 1
+        store_calls_total{operation=take,policy=ten,result=ok} 1
+        store_calls_total{operation=peek,policy=ten,result=ok} 1
+        store_calls_total{operation=control,policy=ten,result=ok} 3
+        store_calls_total{operation=take,policy=ten,result=out} 1
+        store_calls_total{operation=peek,policy=ten,result=out} 1
+        store_calls_total{operation=take,policy=ten,result=error} 0
+        pauses_total{policy=ten} 2",
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn grants_that_are_missed_and_returned_are_counted() {
     let figures = Figures::new();
     let limiter = figures.build(far(&Sharded::default()));
-    assert_eq!(figures.read().number("guard_seconds{policy=ten}"), 0.012);
+    assert_numbers(&figures, "guard_seconds{policy=ten} 0.012");
     let waiting = tokio::spawn(join_all((0..20).map(|_| limiter.acquire("a"))));
     sleep(Duration::from_millis(980)).await;
     advance(Duration::from_secs(2)).await;
@@ -296,19 +278,6 @@ async fn grants_that_are_missed_and_returned_are_counted() {
     sleep(Duration::from_millis(200)).await;
     let read = figures.read();
     assert_eq!(read.number("returned_total{policy=ten}") - returned, 1.0);
-    assert_eq!(read.number("waiting{policy=ten,priority=normal}"), 0.0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn pauses_are_counted_by_the_limiter_that_sends_them() {
-    let figures = Figures::new();
-    let limiter = figures.build(far(&Sharded::default()));
-    for seconds in [10, 20] {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        limiter.pause("a", until).await.unwrap();
-    }
-    limiter.resume("a").await.unwrap();
-    assert_eq!(figures.read().number("pauses_total{policy=ten}"), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,27 +286,19 @@ async fn requests_that_wait_are_counted_once_when_the_label_changes() {
     let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
     let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
     sleep(Duration::from_millis(500)).await;
-    figures
-        .within(|| limiter.set_quota(Quota::per_second(2)))
-        .unwrap();
-    let level = |series: &str, label: &str| {
-        let (name, rest) = series.split_once(',').unwrap_or((series, ""));
-        let comma = if rest.is_empty() { "" } else { "," };
-        let series = format!("{name}{{policy={label}{comma}{rest}}}");
-        figures.read().number(&series)
-    };
-    const WAITING: &str = "waiting,priority=normal";
+    let change = || limiter.set_quota(Quota::per_second(2));
+    figures.within(change).unwrap();
     for label in ["1/s", "2/s"] {
-        let waiting = level(WAITING, label);
+        let waiting = format!("waiting{{policy={label},priority=normal}}");
+        let waiting = figures.read().number(&waiting);
         assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
     }
     waiting.await.unwrap();
-    for (series, label) in [
-        (WAITING, "1/s"),
-        (WAITING, "2/s"),
-        ("queues", "1/s"),
-        ("queues", "2/s"),
-    ] {
-        assert_eq!(level(series, label), 0.0, "{series} of {label}");
-    }
+    assert_numbers(
+        &figures,
+        "waiting{policy=1/s,priority=normal} 0
+        waiting{policy=2/s,priority=normal} 0
+        queues{policy=1/s} 0
+        queues{policy=2/s} 0",
+    );
 }

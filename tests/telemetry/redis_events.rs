@@ -55,21 +55,20 @@ pub(super) async fn restart(seen: &Seen) {
     waiting.await.expect("no panic").expect("a permit");
     let subscribed = || seen.told("nudges arrive").len() >= 2;
     until("there is another subscription", subscribed).await;
-    until("the store is back", || {
-        !seen.told("the store is back").is_empty()
-    })
-    .await;
+    let back = || !seen.told("the store is back").is_empty();
+    until("the store is back", back).await;
     // A busy machine may take too long for a probe.
-    let once = |message: &str, level| {
+    for (message, level) in [
+        ("the store is out", Level::WARN),
+        ("the store is back", Level::INFO),
+        ("nudges no longer arrive", Level::WARN),
+        ("nudges arrive", Level::INFO),
+        ("a connection to redis was replaced", Level::INFO),
+    ] {
         let told = seen.told(message);
         assert!((1..=3).contains(&told.len()), "{message}: {told:?}");
         assert_eq!(told[0].level, level, "{message}");
-    };
-    once("the store is out", Level::WARN);
-    once("the store is back", Level::INFO);
-    once("nudges no longer arrive", Level::WARN);
-    once("nudges arrive", Level::INFO);
-    once("a connection to redis was replaced", Level::INFO);
+    }
     assert_discreet(seen, &server);
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Seen(Arc<Mutex<All>>);
 
 #[derive(Default)]
 struct All {
-    level: Option<Level>,
     spans: Vec<SpanSeen>,
     events: Vec<EventSeen>,
     asks: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -73,17 +72,9 @@ impl Drop for Guard {
 
 impl Seen {
     pub(crate) fn begin() -> (Self, Guard) {
-        Self::begin_at(Level::TRACE)
-    }
-
-    /// Receives nothing of a lower level.
-    pub(crate) fn begin_at(level: Level) -> (Self, Guard) {
         static ROUTER: Once = Once::new();
         ROUTER.call_once(|| tracing_subscriber::registry().with(Router).init());
-        let seen = Self(Arc::new(Mutex::new(All {
-            level: Some(level),
-            ..All::default()
-        })));
+        let seen = Self(Arc::default());
         HERE.set(Some(seen.clone()));
         (seen, Guard)
     }
@@ -152,9 +143,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Router {
         Interest::sometimes()
     }
 
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        let is_wanted = |seen: &Seen| seen.all().level.is_some_and(|it| *metadata.level() <= it);
-        HERE.with_borrow(|here| here.as_ref().is_some_and(is_wanted))
+    fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        HERE.with_borrow(Option::is_some)
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
