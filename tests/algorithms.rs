@@ -17,11 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-async fn limiter(server: &RedisServer, quota: &str) -> Limiter {
-    on(server, quota, true).await
-}
-
-async fn on(server: &RedisServer, quota: &str, scripting: bool) -> Limiter {
+async fn limiter(server: &RedisServer, quota: &str, scripting: bool) -> Limiter {
     let store = server.store().await;
     let store = store.prefix("fleet").expect("a prefix").timeout(PATIENCE);
     let store = store.scripting(scripting).expect("its own connections");
@@ -81,8 +77,8 @@ async fn replicas_keep_the_bound_of_each_algorithm_and_leave_nothing() {
         let server = RedisServer::start();
         // One replica uses scripts, the other transactions.
         let replicas = [
-            on(&server, quota, true).await,
-            on(&server, quota, false).await,
+            limiter(&server, quota, true).await,
+            limiter(&server, quota, false).await,
         ];
         let departs = (0..30).flat_map(|_| replicas.each_ref().map(|it| depart(it, 1)));
         let mut departed = join_all(departs).await;
@@ -100,7 +96,8 @@ async fn replicas_keep_the_bound_of_each_algorithm_and_leave_nothing() {
 async fn a_full_leaky_bucket_refuses_in_all_replicas() {
     let server = RedisServer::start();
     let quota = "4/10m leaky-bucket capacity=5";
-    let [here, there] = [limiter(&server, quota).await, limiter(&server, quota).await];
+    let here = limiter(&server, quota, true).await;
+    let there = limiter(&server, quota, false).await;
     depart(&here, 1).await;
     let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(here.acquire("a"))).collect();
     for waiter in &mut waiting {
@@ -120,7 +117,7 @@ async fn a_full_leaky_bucket_refuses_in_all_replicas() {
 async fn a_limit_of_a_million_serves_large_costs_within_12_kilobytes() {
     const COST: u32 = 8_000;
     let server = RedisServer::start();
-    let limiter = limiter(&server, "1_000_000/s").await;
+    let limiter = limiter(&server, "1_000_000/s", true).await;
     let departs = join_all((0..1_000).map(|_| depart(&limiter, COST)));
     let longest = async {
         let mut longest = 0;
