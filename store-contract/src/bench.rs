@@ -1,19 +1,18 @@
-//! The store under test, and processes that call it: [`Bench`] and [`Process`].
+//! The store under test, and processes that call it: [`Bench`], [`Entry`] and [`Process`].
 
 use std::collections::VecDeque;
-use std::fmt;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::StoreHooks;
 use super::judge::Departure;
 use tower_throttle::key::Key;
 use tower_throttle::store::contents::{Command, Demand, Mode, Operation, Settlement, Take};
-use tower_throttle::store::{Answered, Call, Reply, Store, StoreError, Taken};
+use tower_throttle::store::{Answered, Call, Reply, Store, Taken};
 use tower_throttle::{Limiter, LimiterBuilder, Policy};
 
 pub(super) const MS: u64 = 1_000;
@@ -50,7 +49,7 @@ impl Bench {
         }
     }
 
-    pub(super) fn fail(&self, why: fmt::Arguments<'_>) -> ! {
+    pub(super) fn fail(&self, why: impl Display) -> ! {
         let clause = self.clause.replace('_', " ");
         panic!("the store breaks its contract: {clause}: {why}");
     }
@@ -62,6 +61,15 @@ impl Bench {
     /// A key that was never used.
     pub(super) fn key(&self) -> Key {
         Key::new(format!("{}-{}", self.prefix, self.serial()))
+    }
+
+    /// A key that was never used, under a policy.
+    pub(super) fn entry(self: &Arc<Self>, policy: Policy) -> Entry {
+        Entry {
+            bench: self.clone(),
+            key: self.key(),
+            policy,
+        }
     }
 
     /// Sends one batch to a shard, and checks what holds for every answer.
@@ -93,56 +101,47 @@ impl Bench {
         }
         answered
     }
+}
 
-    /// Does one thing, and returns the store's time and the answer.
-    pub(super) async fn answer(
-        &self,
-        key: &Key,
-        policy: &Policy,
-        operation: &Operation,
-    ) -> (u64, Result<Taken, StoreError>) {
-        let call = Call::new(key, policy, operation);
-        let answered = self.send(vec![call]).await;
-        let answer = answered.answers.into_iter().next();
-        (answered.now, answer.expect("as many answers as operations"))
-    }
+/// A key under a policy.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) bench: Arc<Bench>,
+    pub(super) key: Key,
+    pub(super) policy: Policy,
+}
 
-    pub(super) async fn call(
-        &self,
-        key: &Key,
-        policy: &Policy,
-        operation: &Operation,
-    ) -> (u64, Taken) {
-        match self.answer(key, policy, operation).await {
-            (now, Ok(taken)) => (now, taken),
-            (_, Err(error)) => self.fail(format_args!("an operation failed: {error:?}")),
+impl Entry {
+    /// The same policy, for another key that was never used.
+    pub(super) fn other_key(&self) -> Self {
+        let key = self.bench.key();
+        Self {
+            key,
+            ..self.clone()
         }
     }
 
-    /// Lets requests of cost 1 depart within a second, at most so many, and returns how many do.
-    pub(super) async fn depart(&self, key: &Key, policy: &Policy, count: usize) -> u32 {
-        let (_, taken) = self.call(key, policy, &attempt(count, 1)).await;
-        granted(&taken)
+    /// The same key, under another policy.
+    pub(super) fn under(&self, policy: Policy) -> Self {
+        Self {
+            policy,
+            ..self.clone()
+        }
     }
 
-    pub(super) async fn control(
-        &self,
-        key: &Key,
-        policy: &Policy,
-        command: Command,
-    ) -> (u64, Taken) {
-        let operation = Operation::Control(command);
-        self.call(key, policy, &operation).await
+    pub(super) fn fail(&self, why: impl Display) -> ! {
+        self.bench
+            .fail(format_args!("{why}, {:?}", self.policy.quotas()))
     }
 
-    pub(super) async fn settle(&self, key: &Key, policy: &Policy, recorded: u64, difference: i64) {
-        self.call(key, policy, &settle(recorded, difference)).await;
+    pub(super) async fn now(&self) -> u64 {
+        self.bench.ping(&self.key).await.now
     }
 
     /// Waits until the clock of the key's shard shows this time.
-    pub(super) async fn sleep_until(&self, key: &Key, time: u64) {
+    pub(super) async fn sleep_until(&self, time: u64) {
         loop {
-            let now = self.ping(key).await.now;
+            let now = self.now().await;
             if now >= time {
                 return;
             }
@@ -150,16 +149,52 @@ impl Bench {
         }
     }
 
-    pub(super) fn process<'a>(&'a self, key: &'a Key, policy: &'a Policy) -> Process<'a> {
+    /// Does one thing, and returns the store's time and the answer.
+    pub(super) async fn call(&self, operation: &Operation) -> (u64, Taken) {
+        let call = Call::new(&self.key, &self.policy, operation);
+        let answered = self.bench.send(vec![call]).await;
+        match answered.answers.into_iter().next() {
+            Some(Ok(taken)) => (answered.now, taken),
+            other => self.fail(format_args!("an operation failed: {other:?}")),
+        }
+    }
+
+    /// Lets requests of cost 1 depart within a second, at most so many, and returns how many do.
+    pub(super) async fn depart(&self, count: usize) -> u32 {
+        granted(&self.call(&attempt(count, 1)).await.1)
+    }
+
+    /// Checks that so many of so many requests of cost 1 depart within a second.
+    pub(super) async fn departs(&self, asked: usize, expected: u32, when: &str) {
+        let count = self.depart(asked).await;
+        if count != expected {
+            self.fail(format_args!(
+                "{count} of {asked} requests depart {when}, not {expected}"
+            ));
+        }
+    }
+
+    pub(super) async fn control(&self, command: Command) -> (u64, Taken) {
+        self.call(&Operation::Control(command)).await
+    }
+
+    pub(super) async fn settle(&self, recorded: u64, difference: i64) {
+        self.call(&settle(recorded, difference)).await;
+    }
+
+    /// The value that the store keeps, if a hook reads it.
+    pub(super) fn value(&self) -> Option<Vec<u8>> {
+        self.bench.hooks.read(&self.key, &self.policy)
+    }
+
+    pub(super) fn process(&self) -> Process {
         Process {
-            bench: self,
-            key,
-            policy,
-            id: self.serial(),
+            entry: self.clone(),
+            id: self.bench.serial(),
             number: 0,
             horizon: 0,
             queue: VecDeque::new(),
-            departures: Mutex::default(),
+            departures: Vec::new(),
         }
     }
 }
@@ -230,69 +265,75 @@ pub(super) fn granted(taken: &Taken) -> u32 {
 }
 
 /// A process whose requests wait for one key.
-pub(super) struct Process<'a> {
-    bench: &'a Bench,
-    key: &'a Key,
-    policy: &'a Policy,
-    pub(super) id: u64,
+pub(super) struct Process {
+    entry: Entry,
+    id: u64,
     /// The number of its last call.
-    pub(super) number: u64,
+    number: u64,
     pub(super) horizon: u64,
     /// The arrival and the cost of each request.
     pub(super) queue: VecDeque<(u64, u32)>,
-    pub(super) departures: Mutex<Vec<Departure>>,
+    pub(super) departures: Vec<Departure>,
 }
 
-impl Process<'_> {
+impl Process {
     pub(super) fn join(&mut self, requests: impl IntoIterator<Item = (u64, u32)>) {
         self.queue.extend(requests);
     }
 
-    /// Its next call.
-    pub(super) fn next_take(&mut self, mode: Mode, lost: u64) -> Take {
+    /// Its next call, which knows of this call that its answer was lost.
+    pub(super) fn next_take(&mut self, lost: u64) -> Operation {
         self.number += 1;
-        Take {
+        Operation::Take(Take {
             process: self.id,
             number: self.number,
             lost,
             horizon: self.horizon,
             demand: Demand::new(self.queue.iter().copied()),
-            ..take(mode, 0, 1)
-        }
+            ..take(Mode::Wait, 0, 1)
+        })
     }
 
     /// Calls the store. Granted requests leave the queue and depart.
-    pub(super) async fn take(&mut self, mode: Mode) -> Taken {
-        let take = self.next_take(mode, 0);
-        let operation = Operation::Take(take);
-        let (now, taken) = self.bench.call(self.key, self.policy, &operation).await;
+    pub(super) async fn take(&mut self) -> Taken {
+        let operation = self.next_take(0);
+        let (now, taken) = self.entry.call(&operation).await;
         self.apply(now, &taken);
         taken
     }
 
+    /// Calls the store, and checks how many requests it grants.
+    pub(super) async fn takes(&mut self, expected: u32, which: &str) {
+        let count = granted(&self.take().await);
+        if count != expected {
+            let entry = &self.entry;
+            entry.fail(format_args!("{count} of {expected} {which} depart"));
+        }
+    }
+
     /// Lets the granted requests depart.
     fn apply(&mut self, now: u64, taken: &Taken) {
-        let bench = self.bench;
-        let buffer = self.policy.buffer().as_micros() as u64;
+        let entry = &self.entry;
+        let buffer = entry.policy.buffer().as_micros() as u64;
         let mut last = 0;
         for grant in &taken.grants {
             // The process lets its requests depart until the buffer before `recorded`, so that this is at least what
             // its guard asks for.
             let until = grant.at.max(now + ROUND_TRIP) + GUARD + buffer;
             if grant.at < now.max(last) || grant.at > now + self.horizon {
-                bench.fail(format_args!("{grant:?} at {now}, behind {last}"));
+                entry.fail(format_args!("{grant:?} at {now}, behind {last}"));
             }
             if grant.recorded < grant.at + GUARD + buffer {
-                bench.fail(format_args!(
+                entry.fail(format_args!(
                     "{grant:?} leaves no room for the guard and the buffer"
                 ));
             }
             last = grant.at;
             for _ in 0..grant.requests {
                 let Some((_, cost)) = self.queue.pop_front() else {
-                    bench.fail(format_args!("more requests are granted than wait"));
+                    entry.fail("more requests are granted than wait");
                 };
-                self.departures.lock().push(Departure {
+                self.departures.push(Departure {
                     from: grant.at,
                     until: until.max(grant.recorded),
                     units: cost,

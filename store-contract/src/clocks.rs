@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::bench::{Bench, MS, SECOND, attempt, granted, policy, take};
-use super::require;
 use tower_throttle::store::Call;
 use tower_throttle::store::contents::{Command, Known, Mode, Operation, Strict, Take};
 
@@ -14,34 +13,36 @@ use tower_throttle::store::contents::{Command, Known, Mode, Operation, Strict, T
 const TOLERANCE: i64 = 5 * MS as i64;
 
 pub(super) async fn the_clock_neither_jumps_nor_goes_back(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("10/365d"));
+    let entry = bench.entry(policy("10/365d"));
     let start = Instant::now();
     let (mut last, mut server) = (0, None);
     // How far the store's clock is ahead of the local one, at least and at most.
     let (mut least, mut most) = (i64::MIN, i64::MAX);
     for nth in 0..60 {
-        let operation = attempt(1, 1);
-        let call = Call::new(&key, &policy, &operation);
         let answered = if nth % 3 == 0 {
+            let call = Call::new(&entry.key, &entry.policy, &attempt(1, 1));
             bench.send(vec![call]).await
         } else {
-            bench.ping(&key).await
+            bench.ping(&entry.key).await
         };
         let now = answered.now;
-        require!(bench, now >= last, "it shows {now} after {last}");
+        if now < last {
+            bench.fail(format_args!("it shows {now} after {last}"));
+        }
         last = now;
-        let first = *server.get_or_insert(answered.server);
-        let other = answered.server;
-        require!(
-            bench,
-            first == other,
-            "servers {first} and {other} answer for one shard"
-        );
+        let (first, other) = (*server.get_or_insert(answered.server), answered.server);
+        if first != other {
+            bench.fail(format_args!(
+                "servers {first} and {other} answer for one shard"
+            ));
+        }
         let local = |at: Instant| (at - start).as_micros() as i64;
         least = least.max(now.cast_signed() - local(answered.received) - 1);
         most = most.min(now.cast_signed() + 1 - local(answered.sent));
         let jump = least - most;
-        require!(bench, jump <= TOLERANCE, "it jumps by {jump} µs");
+        if jump > TOLERANCE {
+            bench.fail(format_args!("it jumps by {jump} µs"));
+        }
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -53,57 +54,57 @@ pub(super) async fn departures_count_for_their_window(bench: &Arc<Bench>) {
         "5/400ms fixed-window start=first-request",
         "5/400ms gcra burst=5",
     ] {
-        let (key, policy) = (bench.key(), policy(quota));
+        let entry = bench.entry(policy(quota));
         let operation = Operation::Take(take(Mode::Try, 5, 1));
-        let (start, first) = bench.call(&key, &policy, &operation).await;
-        require!(bench, granted(&first) > 0, "no request departs, {quota}");
-        if !quota.contains("gcra") {
-            bench.sleep_until(&key, start + 250 * MS).await;
-            let (now, taken) = bench.call(&key, &policy, &operation).await;
-            require!(
-                bench,
-                taken.grants.is_empty() || now >= start + 400 * MS,
-                "departures of {start} are forgotten at {now}, {quota}"
-            );
+        let (start, first) = entry.call(&operation).await;
+        let count = granted(&first);
+        if count == 0 {
+            entry.fail("no request departs");
         }
-        bench.sleep_until(&key, first.reset).await;
-        let (now, taken) = bench.call(&key, &policy, &operation).await;
-        require!(
-            bench,
-            granted(&taken) == granted(&first),
-            "departures of {start} count at {now}, after {}, {quota}",
-            first.reset
-        );
+        if !quota.contains("gcra") {
+            entry.sleep_until(start + 250 * MS).await;
+            let (now, taken) = entry.call(&operation).await;
+            if !taken.grants.is_empty() && now < start + 400 * MS {
+                entry.fail(format_args!("departures of {start} are forgotten at {now}"));
+            }
+        }
+        entry.sleep_until(first.reset).await;
+        let (now, taken) = entry.call(&operation).await;
+        if granted(&taken) != count {
+            let reset = first.reset;
+            entry.fail(format_args!(
+                "departures of {start} count at {now}, after {reset}"
+            ));
+        }
     }
 }
 
 pub(super) async fn a_pause_outlives_the_departures(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("5/50ms"));
-    bench.depart(&key, &policy, 1).await;
+    let entry = bench.entry(policy("5/50ms"));
+    entry.depart(1).await;
     let pause = Command::Pause {
         span: 600 * MS,
         evidence: u64::MAX,
     };
-    let end = bench.control(&key, &policy, pause).await.1.paused_until;
+    let end = entry.control(pause).await.1.paused_until;
     let operation = Operation::Take(take(Mode::Try, 1, 1));
     loop {
-        let (now, taken) = bench.call(&key, &policy, &operation).await;
+        let (now, taken) = entry.call(&operation).await;
         if now >= end {
             break;
         }
-        require!(
-            bench,
-            taken.grants.is_empty(),
-            "a request departs at {now}, paused until {end}"
-        );
+        if !taken.grants.is_empty() {
+            entry.fail(format_args!(
+                "a request departs at {now}, paused until {end}"
+            ));
+        }
         sleep(Duration::from_millis(100)).await;
     }
-    let count = bench.depart(&key, &policy, 1).await;
-    require!(bench, count == 1, "nothing departs after a pause");
+    entry.departs(1, 1, "after a pause").await;
 }
 
 pub(super) async fn a_state_that_is_too_old_is_in_quarantine(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("5/2s"));
+    let entry = bench.entry(policy("5/2s"));
     let strict = |known| {
         Operation::Take(Take {
             strict: Some(Strict {
@@ -116,29 +117,31 @@ pub(super) async fn a_state_that_is_too_old_is_in_quarantine(bench: &Arc<Bench>)
     // A server that started a moment ago may have lost departures.
     let mut rounds = 0;
     let known = loop {
-        let (_, taken) = bench.call(&key, &policy, &strict(None)).await;
+        let (_, taken) = entry.call(&strict(None)).await;
         if let (1, Some(known)) = (granted(&taken), taken.known) {
             break known;
         }
         rounds += 1;
-        require!(bench, rounds < 5, "nothing departs: {taken:?}");
-        bench.sleep_until(&key, taken.quarantined_until + 1).await;
+        if rounds == 5 {
+            entry.fail(format_args!("nothing departs: {taken:?}"));
+        }
+        entry.sleep_until(taken.quarantined_until + 1).await;
     };
-    let (now, taken) = bench.call(&key, &policy, &strict(Some(known))).await;
+    let (now, taken) = entry.call(&strict(Some(known))).await;
     let seen = taken.known.map(|it| (it.generation, it.version));
-    require!(
-        bench,
-        granted(&taken) == 1 && seen > Some((known.generation, known.version)),
-        "after {known:?}, the answer at {now} is {taken:?}"
-    );
+    if granted(&taken) != 1 || seen <= Some((known.generation, known.version)) {
+        entry.fail(format_args!(
+            "after {known:?}, the answer at {now} is {taken:?}"
+        ));
+    }
     let later = Known {
         version: known.version + 10,
         ..known
     };
-    let (now, taken) = bench.call(&key, &policy, &strict(Some(later))).await;
-    require!(
-        bench,
-        taken.grants.is_empty() && taken.quarantined_until >= now + 2 * SECOND,
-        "a state older than {later:?} is answered at {now} with {taken:?}"
-    );
+    let (now, taken) = entry.call(&strict(Some(later))).await;
+    if !taken.grants.is_empty() || taken.quarantined_until < now + 2 * SECOND {
+        entry.fail(format_args!(
+            "a state older than {later:?} is answered at {now} with {taken:?}"
+        ));
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use self::bench::Bench;
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
+use tower_throttle::store::Store;
 
 mod bench;
 mod bounds;
@@ -40,17 +41,6 @@ pub trait StoreHooks: fmt::Debug + Send + Sync + 'static {
 
 /// No hooks.
 impl StoreHooks for () {}
-
-/// Fails a clause unless a condition holds.
-macro_rules! require {
-    ($bench:expr, $condition:expr, $($why:tt)+) => {
-        if !$condition {
-            $bench.fail(format_args!($($why)+));
-        }
-    };
-}
-use require;
-use tower_throttle::store::Store;
 
 /// Tests that a store does what a limiter relies on.
 ///

@@ -2,19 +2,11 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, SECOND, granted, policy, take};
-use super::require;
-use tower_throttle::Policy;
-use tower_throttle::key::Key;
+use super::bench::{Bench, Entry, SECOND, granted, policy, take};
 use tower_throttle::store::contents::{Holding, Mode, Operation, Take};
 
 /// A process that holds so many places asks for more. Returns how many it gets, and when it called.
-async fn ask(
-    (bench, key, policy): (&Bench, &Key, &Policy),
-    process: u64,
-    units: u32,
-    count: usize,
-) -> (u32, u64) {
+async fn ask(entry: &Entry, process: u64, units: u32, count: usize) -> (u32, u64) {
     let holding = Holding {
         units,
         ..Holding::default()
@@ -24,51 +16,40 @@ async fn ask(
         holding,
         ..take(Mode::Try, count, 1)
     };
-    let (now, taken) = bench.call(key, policy, &Operation::Take(take)).await;
+    let (now, taken) = entry.call(&Operation::Take(take)).await;
     (granted(&taken), now)
 }
 
 pub(super) async fn places_are_held_until_they_are_released_or_their_lease_ends(
     bench: &Arc<Bench>,
 ) {
-    let (key, policy) = (bench.key(), policy("3 concurrent lease=2s"));
-    let on = (&**bench, &key, &policy);
-    let (count, _) = ask(on, 1, 0, 2).await;
-    require!(bench, count == 2, "{count} of 2 requests get a place");
-    let (count, _) = ask(on, 2, 0, 2).await;
-    require!(
-        bench,
-        count == 1,
-        "{count} of 2 requests get the last place"
-    );
-    let (count, _) = ask(on, 1, 1, 0).await;
-    require!(
-        bench,
-        count == 0,
-        "{count} requests depart that did not ask"
-    );
-    let (count, called) = ask(on, 3, 0, 2).await;
-    require!(
-        bench,
-        count == 1,
-        "{count} of 2 requests get the one that was released"
-    );
+    let entry = bench.entry(policy("3 concurrent lease=2s"));
+    let mut called = 0;
+    for (process, holds, asks, expected, which) in [
+        (1, 0, 2, 2, "are free"),
+        (2, 0, 2, 1, "is the last one"),
+        (1, 1, 0, 0, "nobody asked for"),
+        (3, 0, 2, 1, "was released"),
+    ] {
+        let (count, now) = ask(&entry, process, holds, asks).await;
+        if count != expected {
+            entry.fail(format_args!("{count} requests get what {which}"));
+        }
+        called = now;
+    }
     // The third process renews its lease in time.
-    bench.sleep_until(&key, called + SECOND).await;
-    let (count, renewed) = ask(on, 3, 1, 3).await;
-    require!(
-        bench,
-        count == 0,
-        "{count} requests get places that are held"
-    );
-    bench.sleep_until(&key, called + 2 * SECOND).await;
-    if bench.ping(&key).await.now < renewed + 2 * SECOND {
-        let (count, now) = ask(on, 1, 0, 3).await;
-        let is_held = now < renewed + 2 * SECOND;
-        require!(
-            bench,
-            count == 2 || !is_held,
-            "{count} requests get the two places whose leases have ended"
-        );
+    entry.sleep_until(called + SECOND).await;
+    let (count, renewed) = ask(&entry, 3, 1, 3).await;
+    if count != 0 {
+        entry.fail(format_args!("{count} requests get places that are held"));
+    }
+    entry.sleep_until(called + 2 * SECOND).await;
+    if entry.now().await < renewed + 2 * SECOND {
+        let (count, now) = ask(&entry, 1, 0, 3).await;
+        if count != 2 && now < renewed + 2 * SECOND {
+            entry.fail(format_args!(
+                "{count} requests get the two places whose leases have ended"
+            ));
+        }
     }
 }

@@ -2,110 +2,84 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, SECOND, granted, policy};
-use super::require;
-use tower_throttle::store::contents::{Mode, Operation};
+use super::bench::{Bench, Entry, Process, SECOND, granted, policy};
 
 /// More than a window, and less than two.
 const HORIZON: u64 = SECOND * 3 / 2;
 
+/// A process with this many requests, of which the first arrived at this time.
+fn process(entry: &Entry, arrival: u64, requests: u64) -> Process {
+    let mut process = entry.process();
+    process.join((0..requests).map(|place| (arrival + place, 1)));
+    process
+}
+
 pub(super) async fn requests_depart_in_the_order_of_their_arrival(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("10/s"));
-    let start = bench.ping(&key).await.now;
-    let [mut first, mut later, mut earlier] = [(); 3].map(|()| bench.process(&key, &policy));
-    first.join((0..30).map(|place| (start + place, 1)));
-    later.join((0..5).map(|place| (start + 1_000 + place, 1)));
-    earlier.join((0..3).map(|place| (start - SECOND + place, 1)));
-    let count = granted(&first.take(Mode::Wait).await);
-    require!(
-        bench,
-        count == 10,
-        "{count} of 30 requests depart under 10/s"
-    );
+    let entry = bench.entry(policy("10/s"));
+    let start = entry.now().await;
+    let mut first = process(&entry, start, 30);
+    let mut later = process(&entry, start + 1_000, 5);
+    let mut earlier = process(&entry, start - SECOND, 3);
+    first.takes(10, "requests of the first").await;
     for process in [&mut first, &mut later, &mut earlier] {
         process.horizon = HORIZON;
     }
-    for round in 0..2 {
-        let count = granted(&later.take(Mode::Wait).await);
-        require!(
-            bench,
-            count == 0,
-            "{count} requests overtake 20 that arrived before them, in round {round}"
-        );
-        let count = granted(&earlier.take(Mode::Wait).await);
-        let expected = 3 - 3 * round;
-        require!(
-            bench,
-            count == expected,
-            "{count} of the earliest requests depart"
-        );
-        let count = granted(&first.take(Mode::Wait).await);
-        let expected = 7 - 7 * round;
-        require!(
-            bench,
-            count == expected,
-            "{count} requests depart behind the earliest"
-        );
+    for (of_earlier, of_first) in [(3, 7), (0, 0)] {
+        later
+            .takes(0, "requests behind 20 that arrived before")
+            .await;
+        earlier.takes(of_earlier, "of the earliest requests").await;
+        first.takes(of_first, "requests behind the earliest").await;
     }
 }
 
 pub(super) async fn a_demand_that_is_withdrawn_counts_no_longer(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("10/s"));
-    let start = bench.ping(&key).await.now;
-    let [mut first, mut later] = [(); 2].map(|()| bench.process(&key, &policy));
-    first.join((0..30).map(|place| (start + place, 1)));
-    later.join((0..5).map(|place| (start + 1_000 + place, 1)));
+    let entry = bench.entry(policy("10/s"));
+    let start = entry.now().await;
+    let mut first = process(&entry, start, 30);
+    let mut later = process(&entry, start + 1_000, 5);
     later.horizon = HORIZON;
-    first.take(Mode::Wait).await;
+    first.take().await;
     first.queue.clear();
-    first.take(Mode::Wait).await;
-    let count = granted(&later.take(Mode::Wait).await);
-    require!(
-        bench,
-        count == 5,
-        "{count} of 5 requests depart within {HORIZON} µs"
-    );
+    first.take().await;
+    later
+        .takes(5, "requests behind those that are withdrawn")
+        .await;
 }
 
 pub(super) async fn lost_answers_are_taken_back(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("10/365d"));
-    let mut process = bench.process(&key, &policy);
-    process.join([(1, 1); 6]);
-    let lost = Operation::Take(process.next_take(Mode::Wait, 0));
-    bench.call(&key, &policy, &lost).await;
-    let again = Operation::Take(process.next_take(Mode::Wait, 1));
-    let count = granted(&bench.call(&key, &policy, &again).await.1);
-    require!(bench, count == 6, "{count} of 6 requests depart again");
-    let count = bench.depart(&key, &policy, 10).await;
-    require!(bench, count == 4, "{count} more depart, of 4 that are left");
+    let entry = bench.entry(policy("10/365d"));
+    let mut process = process(&entry, 1, 6);
+    entry.call(&process.next_take(0)).await;
+    let count = granted(&entry.call(&process.next_take(1)).await.1);
+    if count != 6 {
+        entry.fail(format_args!("{count} of 6 requests depart again"));
+    }
+    entry.departs(10, 4, "after 6").await;
 
     // That answer arrived. The next call does not reach the store, so there is nothing to take back.
-    process.next_take(Mode::Wait, 0);
-    let again = Operation::Take(process.next_take(Mode::Wait, 3));
-    let count = granted(&bench.call(&key, &policy, &again).await.1);
-    require!(
-        bench,
-        count == 0,
-        "{count} departures are taken back that had arrived"
-    );
+    process.next_take(0);
+    let count = granted(&entry.call(&process.next_take(3)).await.1);
+    if count != 0 {
+        entry.fail(format_args!(
+            "{count} departures are taken back that had arrived"
+        ));
+    }
 }
 
 pub(super) async fn calls_that_were_overtaken_change_nothing(bench: &Arc<Bench>) {
-    let (key, policy) = (bench.key(), policy("10/365d"));
-    let mut process = bench.process(&key, &policy);
-    process.join([(1, 1); 3]);
-    let early = Operation::Take(process.next_take(Mode::Wait, 0));
-    let late = Operation::Take(process.next_take(Mode::Wait, 0));
-    let count = granted(&bench.call(&key, &policy, &late).await.1);
-    require!(bench, count == 3, "{count} of 3 requests depart");
-    for (operation, name) in [(&early, "an earlier call"), (&late, "the same call again")] {
-        let (_, taken) = bench.call(&key, &policy, operation).await;
-        require!(
-            bench,
-            taken.is_outdated && taken.grants.is_empty(),
-            "{name} is answered with {taken:?}"
-        );
+    let entry = bench.entry(policy("10/365d"));
+    let mut process = process(&entry, 1, 3);
+    let [early, late] = [process.next_take(0), process.next_take(0)];
+    let count = granted(&entry.call(&late).await.1);
+    if count != 3 {
+        entry.fail(format_args!("{count} of 3 requests depart"));
     }
-    let count = bench.depart(&key, &policy, 10).await;
-    require!(bench, count == 7, "{count} more depart, of 7 that are left");
+    for (operation, name) in [(&early, "an earlier call"), (&late, "the same call again")] {
+        let (_, taken) = entry.call(operation).await;
+        if !taken.is_outdated || !taken.grants.is_empty() {
+            entry.fail(format_args!("{name} is answered with {taken:?}"));
+        }
+    }
+    entry.departs(10, 7, "after 3").await;
 }

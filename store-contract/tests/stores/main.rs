@@ -65,11 +65,6 @@ async fn connect(server: &RedisServer) -> RedisStore {
     store.expect("a connection").timeout(TIMEOUT)
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_embedded_store_keeps_the_contract_while_time_is_paused() {
-    store_contract(async || MemoryStore::new()).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_embedded_store_keeps_the_contract_by_the_real_clock() {
     let store = MemoryStore::new();
