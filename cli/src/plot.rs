@@ -76,20 +76,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn a_burst_is_a_step() {
-        let plot = draw(&[0.5; 10], Duration::from_secs(1), 40);
-        let lines: Vec<_> = plot.lines().collect();
-        let columns = |line: &str| line.chars().count();
-        assert!(lines[0].starts_with("10│"), "{plot}");
-        assert_eq!(columns(lines[0]), 40, "{plot}");
-        // The line rises vertically from 0 to 10.
-        assert!(
-            lines[1..13]
-                .iter()
-                .all(|line| columns(line) == columns(lines[1])),
-            "{plot}"
-        );
-    }
 }

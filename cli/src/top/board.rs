@@ -64,7 +64,7 @@ struct Scanned {
 }
 
 /// The result of a refresh.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Page {
     /// Number of keys found so far, once per policy.
     pub(crate) keys: usize,
@@ -295,7 +295,7 @@ mod tests {
     fn a_filter_evicts_no_busy_keys() {
         let key = |number: u32| format!("key-{number:02}");
         let seen = |number: u32| Entry {
-            status: status(&key(number), number % 10, 0, None),
+            status: status(&key(number), number % 10, 10, 0),
             round: 0,
             is_stale: false,
         };

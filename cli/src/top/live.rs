@@ -231,14 +231,8 @@ mod tests {
     #[test]
     fn scrolling_stops_at_the_last_row() {
         let page = Page {
-            keys: 1_000,
-            about: false,
-            complete: true,
-            error: None,
-            stale: 0,
-            unreadable: None,
-            rows: Vec::new(),
             passing: 2,
+            ..Page::default()
         };
         let mut live = Live {
             view: View {

@@ -64,32 +64,28 @@ pub(super) mod tests {
     use super::*;
     use crate::status::{Amounts, Levels, Used};
 
-    pub(in super::super) fn status(
-        key: &str,
-        used: u32,
-        delay: u64,
-        paused: Option<u64>,
-    ) -> KeyStatus {
+    /// The state of a key that spent so much of its quota, and whose next departure is this many milliseconds away.
+    pub(in super::super) fn status(key: &str, used: u32, capacity: u32, delay: u64) -> KeyStatus {
         KeyStatus {
             key: Some(key.to_owned()),
             encoded: key.to_owned(),
             policy: None,
             quotas: vec![Used {
-                quota: "10/s".to_owned(),
+                quota: format!("{capacity}/s"),
                 used,
-                capacity: 10,
-                rate: (used != 5).then_some(f64::from(used)),
+                capacity,
+                rate: Some(f64::from(used)),
                 processes: None,
                 exact: true,
                 window: Duration::from_secs(1),
             }],
             exact: true,
-            remaining: [("requests", 10 - used)].into_iter().collect(),
+            remaining: [("requests", capacity - used)].into_iter().collect(),
             waiting: Amounts::default(),
             levels: Levels::default(),
-            next: Duration::from_secs(delay),
-            full: Some(Duration::from_secs(delay)),
-            paused: paused.map(Duration::from_secs),
+            next: Duration::from_millis(delay),
+            full: Some(Duration::from_secs(1)),
+            paused: None,
             allowances: Vec::new(),
             quarantined: None,
         }
@@ -97,12 +93,16 @@ pub(super) mod tests {
 
     fn sorted(sort: Sort) -> String {
         let mut all = [
-            status("b", 1, 60, Some(60)),
-            status("d", 10, 1, None),
-            status("a", 10, 7, None),
-            status("e", 5, 0, None),
-            status("c", 1, 30, Some(30)),
-        ];
+            ("b", 1, 60),
+            ("d", 10, 1),
+            ("a", 10, 7),
+            ("e", 5, 0),
+            ("c", 1, 30),
+        ]
+        .map(|(key, used, delay)| status(key, used, 10, delay * 1_000));
+        all[0].paused = Some(Duration::from_secs(60));
+        all[4].paused = Some(Duration::from_secs(30));
+        all[3].quotas[0].rate = None;
         all.sort_by(|a, b| sort.compare(a, b));
         all.iter().map(KeyStatus::shown_key).collect()
     }

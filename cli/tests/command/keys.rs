@@ -53,23 +53,9 @@ async fn the_policies_of_only_this_key_are_shown() {
     assert!(seconds(&full["full_seconds"]) >= next, "{full}");
     let expires = seconds(&full["redis"]["expires_seconds"]);
     assert!((3_000.0..4_700.0).contains(&expires), "{full}");
-    let text = on(&server, "show api").printed();
-    for line in [
-        "api  10/h\n",
-        "  used       10 of 10, by 10/h (0.0/s)\n",
-        "api  github\n",
-        "  used       1 of 3_000, by 3_000/h (0.0/s)\n",
-        "by 5/h gcra burst=5\n",
-        "  used       at most ",
-        "  remaining  0\n",
-    ] {
-        assert_has(&text, line);
-    }
     let one = on(&server, "show api --json --policy github").json();
     assert_includes(&one["policies"], &json!([{ "policy": "github" }]));
     on(&server, "show api --policy gitlab").failed(1, &["there is no state for the key"]);
-    let empty = Ended::of(throttle(&["show", ""]).args(["--redis", &server.url()]));
-    empty.failed(2, &["the key is empty"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,8 +155,6 @@ async fn a_running_limiter_obeys_pause_and_resume() {
     assert!(departed.expect("no panic").expect("a permit") >= before);
     let twice = run_async(&server, "resume api").await.printed();
     assert_has(&twice, "was not paused");
-    on(&server, "pause api 0s").failed(2, &["the time must be greater than zero"]);
-    on(&server, "pause api soon").failed(2, &["invalid value"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -216,12 +200,11 @@ async fn a_reset_clears_the_key_under_every_recovery() {
         assert_eq!(shown.contains("\n  generation "), is_strict, "{shown}");
         let shown = run_async(&server, "show api --json").await.json();
         let policy = &shown["policies"][0];
-        assert_eq!(policy["generation"].is_object(), is_strict, "{shown}");
-        assert_eq!(
+        let is_shown = [
+            policy["generation"].is_object(),
             policy["quarantined_seconds"].is_number(),
-            is_strict,
-            "{shown}"
-        );
+        ];
+        assert_eq!(is_shown, [is_strict; 2], "{shown}");
         let reset = run_async(&server, "reset api --yes --json").await.json();
         let policies = json!([{ "policy": null, "foreign": false, "error": null }]);
         assert_eq!(reset["policies"], policies);
