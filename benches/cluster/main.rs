@@ -21,19 +21,18 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::load::load;
+use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
+use tower_throttle_benches::redis::Meter;
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Output, Progress, Table, until_asked_to_end};
-use tower_throttle_benches::traffic::Meter;
+use tower_throttle_benches::{begin, measure};
 
 const ROUNDS: usize = 7;
 const CALLERS: usize = 256;
 const KEYS: u64 = 100_000;
 const TIME: Duration = Duration::from_secs(2);
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let output = Output::parse("Measures permits on a Redis Cluster");
-    until_asked_to_end(run(output)).await
+fn main() -> anyhow::Result<()> {
+    measure("Measures permits on a Redis Cluster", 0, run)
 }
 
 /// A limiter, and connections to its servers for their counters.
@@ -49,22 +48,21 @@ impl Contestant {
         store: RedisStore,
         servers: &[RedisServer],
     ) -> anyhow::Result<Self> {
-        let mut connections = Vec::new();
+        let mut meters = Vec::new();
         for server in servers {
-            let connection = server.client().get_multiplexed_async_connection().await?;
-            connections.push(Meter::new(connection));
+            meters.push(Meter::new(server).await?);
         }
         let limiter = Limiter::builder().store(store.timeout(Duration::from_secs(20)));
         Ok(Self {
             name,
             limiter: limiter.quota(Quota::per_minute(1_000_000)).build()?,
-            servers: connections,
+            servers: meters,
         })
     }
 
     /// The CPU time of all servers, in microseconds.
-    async fn cpu(&mut self) -> anyhow::Result<u64> {
-        let mut cpu = 0;
+    async fn cpu(&mut self) -> anyhow::Result<f64> {
+        let mut cpu = 0.0;
         for server in &mut self.servers {
             cpu += server.read().await?.cpu_micros;
         }
@@ -72,72 +70,55 @@ impl Contestant {
     }
 }
 
-async fn run(mut output: Output) -> anyhow::Result<()> {
+async fn run(output: &mut Output) -> anyhow::Result<()> {
     let single = [RedisServer::start()];
     let one = [keyspace::start_cluster().await];
     let three = Cluster::start_with(0);
-    let store = |urls: Vec<String>| async { RedisStore::connect_cluster(urls).await };
+    let without = RedisStore::connect(&single[0].url()).await?;
+    let of_one = RedisStore::connect_cluster([one[0].url()]).await?;
+    let of_three = RedisStore::connect_cluster(three.urls()).await?;
     let mut contestants = [
-        Contestant::new(
-            "a server without slots",
-            RedisStore::connect(&single[0].url()).await?,
-            &single,
-        )
-        .await?,
-        Contestant::new("one primary", store(vec![one[0].url()]).await?, &one).await?,
-        Contestant::new(
-            "three primaries",
-            store(three.urls()).await?,
-            &three.servers,
-        )
-        .await?,
+        Contestant::new("a server without slots", without, &single).await?,
+        Contestant::new("one primary", of_one, &one).await?,
+        Contestant::new("three primaries", of_three, &three.servers).await?,
     ];
-    let count = contestants.len();
-    let (mut rates, mut costs) = (Rounds::new(count), Rounds::new(count));
-    let mut progress = Progress::new(ROUNDS);
-    for round in 0..ROUNDS {
-        progress.begin("round");
-        for place in turns(round, count) {
-            let contestant = &mut contestants[place];
-            let before = contestant.cpu().await?;
-            let limiter = contestant.limiter.clone();
-            let load = load(CALLERS, output.options().time(TIME), move || {
-                let limiter = limiter.clone();
-                async move {
-                    let key = Key::new(format!("user:{}", rand::random_range(0..KEYS)));
-                    limiter.acquire(key).await?;
-                    Ok(1)
-                }
-            });
-            let load = load.await?;
-            let cpu = contestant.cpu().await? - before;
-            if round > 0 {
-                rates.push(place, load.per_second());
-                costs.push(place, cpu as f64 / load.permits as f64);
+    let [mut rates, mut costs] = Rounds::several(contestants.len());
+    for (round, place) in turns(ROUNDS, contestants.len()) {
+        let contestant = &mut contestants[place];
+        begin(contestant.name);
+        let before = contestant.cpu().await?;
+        let limiter = contestant.limiter.clone();
+        let load = load(CALLERS, output.time(TIME), move || {
+            let limiter = limiter.clone();
+            async move {
+                let key = Key::new(format!("user:{}", rand::random_range(0..KEYS)));
+                limiter.acquire(key).await?;
+                Ok(())
             }
+        });
+        let load = load.await?;
+        let cpu = contestant.cpu().await? - before;
+        if round > 0 {
+            rates.push(place, load.per_second());
+            costs.push(place, cpu / load.calls);
         }
     }
     let mut table = Table::new(
         "256 callers take permits of 100,000 keys",
-        &[
-            "servers",
-            "permits per second",
-            "beside one primary",
-            "us of redis CPU per permit",
-            "permits per CPU second",
-        ],
+        "servers | permits per second | beside one primary | us of redis CPU per permit | permits per CPU second",
     );
     for (place, contestant) in contestants.iter().enumerate() {
+        let cost = costs.median(place);
         table.row([
-            Cell::text(contestant.name),
-            Cell::Count(rates.median(place) as u64),
-            Cell::Ratio(rates.ratio(place, 1)),
-            Cell::Figure(costs.median(place)),
-            Cell::Count((1e6 / costs.median(place)) as u64),
+            text(contestant.name),
+            count(rates.median(place)),
+            ratio(rates.ratio(place, 1)),
+            figure(cost),
+            count(1e6 / cost),
         ]);
     }
     output.table(&table);
     let claim = "CPU time per permit, three primaries to one";
     output.at_most(claim, costs.ratio(2, 1), 1.3);
-    output.finish()
+    Ok(())
 }

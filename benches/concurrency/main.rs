@@ -7,17 +7,19 @@
 //! more than 32 fail the benchmark.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use redis::aio::MultiplexedConnection;
+use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::load::load;
+use tower_throttle_benches::output::{Output, Table, count, ratio, text};
+use tower_throttle_benches::redis::{Script, connect, store};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::script::Script;
-use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
+use tower_throttle_benches::{begin, measure};
 
 const ROUNDS: usize = 5;
 const CALLERS: usize = 64;
@@ -41,70 +43,60 @@ enum Places {
 /// The requests in progress, and the most so far.
 #[derive(Default)]
 struct InProgress {
-    now: AtomicUsize,
-    most: AtomicUsize,
+    now: AtomicU32,
+    most: AtomicU32,
 }
 
 fn main() -> anyhow::Result<()> {
-    support::measure("Measures places of requests in progress", run)
+    measure("Measures places of requests in progress", 0, run)
 }
 
-async fn run(output: Output) -> anyhow::Result<()> {
-    let server = RedisServer::start().await?;
+async fn run(output: &mut Output) -> anyhow::Result<()> {
+    let server = RedisServer::start();
     let limiter = Limiter::builder()
-        .store(server.store().await?)
+        .store(store(&server).await?)
         .quota(Quota::concurrent(LIMIT).lease(LEASE))
         .build()?;
-    let connection = server.connect().await?;
+    let connection = connect(&server).await?;
     let take = Script::load(connection.clone(), TAKE).await?;
     let all = [
         ("tower-throttle", Arc::new(Places::Ours(limiter))),
         ("sorted set", Arc::new(Places::SortedSet(take, connection))),
     ];
-    let time = output.options().time(TIME);
     let mut table = Table::new(
         "64 callers share 32 places of one key",
-        &[
-            "work",
-            "places by",
-            "places per s",
-            "relative to the sorted set",
-            "most in progress",
-        ],
+        "work | places by | places per s | relative to the sorted set | most in progress",
     );
-    let mut progress = Progress::new(WORK.len());
     for work in WORK {
-        progress.begin(&format!("work of {work:?}"));
+        begin(&format!("work of {work:?}"));
         let counts = all.each_ref().map(|_| Arc::new(InProgress::default()));
         let mut rates = Rounds::new(all.len());
-        for round in 0..ROUNDS {
-            for place in turns(round, all.len()) {
-                let shared = Arc::new((all[place].1.clone(), counts[place].clone()));
-                let call = move || {
-                    let shared = shared.clone();
-                    async move {
-                        let (places, counts) = &*shared;
-                        places.visit(counts.work(work)).await?;
-                        Ok(1)
-                    }
-                };
-                rates.push(place, load(CALLERS, time, call).await?.per_second());
-            }
+        for (_, place) in turns(ROUNDS, all.len()) {
+            let shared = Arc::new((all[place].1.clone(), counts[place].clone()));
+            let call = move || {
+                let shared = shared.clone();
+                async move {
+                    let (places, counts) = &*shared;
+                    places.visit(counts.work(work)).await
+                }
+            };
+            let load = load(CALLERS, output.time(TIME), call).await?;
+            rates.push(place, load.per_second());
         }
         for (place, (name, _)) in all.iter().enumerate() {
             let most = counts[place].most.load(Ordering::SeqCst);
-            ensure!(place > 0 || most <= LIMIT as usize, "{most} in progress");
+            ensure!(place > 0 || most <= LIMIT, "{most} in progress");
             table.row([
-                Cell::text(format!("{} ms", work.as_millis())),
-                Cell::text(*name),
-                Cell::Count(rates.median(place) as u64),
-                Cell::Ratio(rates.ratio(place, 1)),
-                Cell::Count(most as u64),
+                text(format!("{} ms", work.as_millis())),
+                text(*name),
+                count(rates.median(place)),
+                ratio(rates.ratio(place, 1)),
+                count(most),
             ]);
         }
     }
     output.table(&table);
-    output.finish()
+    Ok(())
 }
 
 impl Places {

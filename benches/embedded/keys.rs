@@ -10,12 +10,12 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
 use tower_throttle::key::Key;
 use tower_throttle::{Algorithm, Limiter, Quota};
+use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Output, Table};
 
 use crate::contestant::GOVERNOR;
 
-const KEYS: u64 = 1_000_000;
+const KEYS: u32 = 1_000_000;
 const LIMIT: u32 = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ROUNDS: usize = 15;
@@ -26,7 +26,7 @@ const BLOCK: usize = 50_000;
 type Visit = Box<dyn Fn(&[usize]) -> usize>;
 
 pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
-    let keys = output.options().count(KEYS) as usize;
+    let keys = output.count(KEYS) as usize;
     let gcra = Algorithm::Gcra { burst: LIMIT };
     let all = [
         ("tower-throttle, GCRA, try_acquire", ours(gcra, keys)?),
@@ -46,35 +46,33 @@ pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
     }
     let mut times = Rounds::new(all.len());
     let mut departures = vec![1; keys];
-    for round in 0..ROUNDS {
-        let mut random = SmallRng::seed_from_u64(round as u64);
-        let visits: Vec<usize> = (0..BLOCK).map(|_| random.random_range(0..keys)).collect();
-        visits.iter().for_each(|key| departures[*key] += 1);
-        for place in turns(round, all.len()) {
-            let (name, visit) = &all[place];
-            let start = Instant::now();
-            let granted = visit(&visits);
-            times.push(place, start.elapsed().as_secs_f64() * 1e9 / BLOCK as f64);
-            ensure!(granted == BLOCK, "{name}: {granted} permits of {BLOCK}");
+    let mut visits = Vec::new();
+    for (turn, (round, place)) in turns(ROUNDS, all.len()).enumerate() {
+        if turn % all.len() == 0 {
+            let mut random = SmallRng::seed_from_u64(round as u64);
+            visits = (0..BLOCK).map(|_| random.random_range(0..keys)).collect();
+            visits.iter().for_each(|key| departures[*key] += 1);
         }
+        let (name, visit) = &all[place];
+        let start = Instant::now();
+        let granted = visit(&visits);
+        times.push(place, start.elapsed().as_secs_f64() * 1e9 / BLOCK as f64);
+        ensure!(granted == BLOCK, "{name}: {granted} permits of {BLOCK}");
     }
     let most = departures.into_iter().max().unwrap_or(0);
     ensure!(most <= LIMIT, "{most} departures of one key");
     let mut table = Table::new(
         "nanoseconds per permit on random keys of a million",
-        &[
-            "call",
-            "ns per permit",
-            "relative to governor",
-            "heap bytes per key",
-        ],
+        "call | ns per permit | relative to governor | heap bytes per key",
     );
     for (place, (name, _)) in all.iter().enumerate() {
+        let to_governor = times.ratio(place, all.len() - 1);
+        let bytes = figure(bytes[place]);
         table.row([
-            Cell::text(*name),
-            Cell::Figure(times.median(place)),
-            Cell::Ratio(times.ratio(place, all.len() - 1)),
-            Cell::Figure(bytes[place]),
+            text(*name),
+            figure(times.median(place)),
+            ratio(to_governor),
+            bytes,
         ]);
     }
     output.table(&table);

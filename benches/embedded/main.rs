@@ -19,15 +19,16 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use tokio::runtime::Handle;
+use tower_throttle_benches::begin;
+use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Output, Progress, Table};
 
 use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
 
 /// Long enough for all limiters to drop expired entries.
 const WARM_UP: u64 = 100_000;
 const BLOCK: u64 = 20_000;
-const ROUNDS: u64 = 60;
+const ROUNDS: u32 = 60;
 
 const MOST_TO_GOVERNOR: [(usize, &str, f64); 2] = [(1, "one thread", 1.3), (2, "two threads", 1.0)];
 const MOST_OF_LAYER: f64 = 1.2;
@@ -41,16 +42,15 @@ fn main() -> anyhow::Result<()> {
         .build()?;
     let _entered = runtime.enter();
     let all = Contestant::all()?;
-    let mut progress = Progress::new(4);
-    let [mut one, mut two] = Rounds::several(all.len());
-    for ((threads, name, _), times) in MOST_TO_GOVERNOR.into_iter().zip([&mut one, &mut two]) {
-        progress.begin(name);
-        *times = measure(&all, threads, &output)?;
+    let mut times = Vec::new();
+    for (threads, name, _) in MOST_TO_GOVERNOR {
+        begin(name);
+        times.push(measure(&all, threads, &output)?);
     }
-    progress.begin("departures");
+    begin("departures");
     contestant::check()?;
-    show(&all, [&one, &two], &mut output);
-    progress.begin("a million keys");
+    show(&all, [&times[0], &times[1]], &mut output);
+    begin("a million keys");
     keys::measure(&mut output)?;
     output.finish()
 }
@@ -65,23 +65,20 @@ fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Resul
     for calls in &mut calls {
         calls[0](WARM_UP);
     }
-    for round in 0..output.options().count(ROUNDS) {
-        for place in turns(round as usize, all.len()) {
-            let contestant = &all[place];
-            if threads > 1 && contestant.kind == Kind::Layer {
-                continue;
-            }
-            let start = Instant::now();
-            let granted = block(&mut calls[place]);
-            let time = start.elapsed();
-            let calls = BLOCK * threads as u64;
-            let name = contestant.name;
-            ensure!(
-                granted > calls / 100 * 99,
-                "{name}: {granted} of {calls} permits were granted"
-            );
-            times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
+    for (_, place) in turns(output.count(ROUNDS) as usize, all.len()) {
+        let Contestant { name, kind, .. } = &all[place];
+        if threads > 1 && *kind == Kind::Layer {
+            continue;
         }
+        let start = Instant::now();
+        let granted = block(&mut calls[place]);
+        let time = start.elapsed();
+        let calls = BLOCK * threads as u64;
+        ensure!(
+            granted > calls / 100 * 99,
+            "{name}: {granted} of {calls} permits were granted"
+        );
+        times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
     }
     Ok(times)
 }
@@ -113,36 +110,24 @@ fn show(all: &[Contestant], [one, two]: [&Rounds; 2], output: &mut Output) {
     let (governor, acquire) = (place(GOVERNOR), place(ACQUIRE));
     let mut permits = Table::new(
         "nanoseconds per permit on one key",
-        &[
-            "call",
-            "one thread",
-            "relative to governor",
-            "two threads",
-            "relative to governor, two threads",
-            "allocations per permit",
-        ],
+        "call | one thread | relative to governor | two threads | relative to governor, two threads | \
+         allocations per permit",
     );
     let mut layers = Table::new(
         "nanoseconds per call of a service",
-        &[
-            "layer",
-            "ns per call",
-            "ns more than bare",
-            "in embedded permits",
-            "allocations per call",
-        ],
+        "layer | ns per call | ns more than bare | in embedded permits | allocations per call",
     );
     let bare = place("none");
     for (place, contestant) in all.iter().enumerate() {
         let Contestant { name, kind, .. } = contestant;
-        let allocations = Cell::Ratio(contestant.allocations());
+        let allocations = ratio(contestant.allocations());
         if *kind == Kind::Layer {
             let permits = one.excess(place, bare, acquire);
             layers.row([
-                Cell::text(*name),
-                Cell::Figure(one.median(place)),
-                Cell::Figure(one.difference(place, bare)),
-                Cell::Ratio(permits),
+                text(*name),
+                figure(one.median(place)),
+                figure(one.difference(place, bare)),
+                ratio(permits),
                 allocations,
             ]);
             if contestant.is_bound {
@@ -152,11 +137,11 @@ fn show(all: &[Contestant], [one, two]: [&Rounds; 2], output: &mut Output) {
             continue;
         }
         permits.row([
-            Cell::text(*name),
-            Cell::Figure(one.median(place)),
-            Cell::Ratio(one.ratio(place, governor)),
-            Cell::Figure(two.median(place)),
-            Cell::Ratio(two.ratio(place, governor)),
+            text(*name),
+            figure(one.median(place)),
+            ratio(one.ratio(place, governor)),
+            figure(two.median(place)),
+            ratio(two.ratio(place, governor)),
             allocations,
         ]);
         if contestant.is_bound {

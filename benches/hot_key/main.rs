@@ -13,21 +13,14 @@
 mod decisions;
 mod permits;
 
-use tower_throttle_benches::support::{Output, RedisServer, until_asked_to_end};
-use tower_throttle_benches::traffic::Meter;
+use support::redis_server::RedisServer;
+use tower_throttle_benches::measure;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn main() -> anyhow::Result<()> {
-    until_asked_to_end(run(Output::parse(
-        "Compares one busy key with other limiters",
-    )))
-    .await
-}
-
-async fn run(mut output: Output) -> anyhow::Result<()> {
-    let server = RedisServer::start().await?;
-    let mut meter = Meter::new(server.connect().await?);
-    permits::measure(&server, &mut meter, &mut output).await?;
-    decisions::measure(&server, &mut output).await?;
-    output.finish()
+fn main() -> anyhow::Result<()> {
+    let about = "Compares one busy key with other limiters";
+    measure(about, 1, async |output| {
+        let server = RedisServer::start();
+        permits::measure(&server, output).await?;
+        decisions::measure(&server, output).await
+    })
 }

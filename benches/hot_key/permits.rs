@@ -3,89 +3,73 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
+use tower_throttle_benches::begin;
 use tower_throttle_benches::contestant::Contestant;
 use tower_throttle_benches::departures::Departures;
 use tower_throttle_benches::load::{Load, load};
+use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
 use tower_throttle_benches::peers::Rate;
+use tower_throttle_benches::redis::{Meter, store};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{Cell, Output, Progress, RedisServer, Table};
-use tower_throttle_benches::traffic::Meter;
 
 const RATE: Rate = Rate {
     limit: 100_000,
     window: Duration::from_millis(10),
 };
-const CALLERS: [usize; 4] = [1, 8, 64, 512];
+const CALLERS: [u32; 4] = [1, 8, 64, 512];
 const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_millis(250);
 /// The number of callers in the bound on the CPU time of Redis.
-const SOME: usize = 64;
+const SOME: u32 = 64;
 const MOST_CPU: f64 = 0.12;
 
-pub(crate) async fn measure(
-    server: &RedisServer,
-    meter: &mut Meter,
-    output: &mut Output,
-) -> anyhow::Result<()> {
+pub(crate) async fn measure(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
+    let mut meter = Meter::new(server).await?;
     let limiter = Limiter::builder()
-        .store(server.store().await?)
+        .store(store(server).await?)
         .quota(Quota::new(RATE.limit, RATE.window))
         .build()?;
     let all = Contestant::beside_peers(limiter, server, RATE).await?;
-    let gcra = all
-        .iter()
-        .position(|contestant| contestant.name() == "gcra script")
-        .unwrap_or(0);
+    let gcra = all.iter().position(|it| it.name() == "gcra script");
     let departures = Departures::default();
-    let time = output.options().time(TIME);
     let mut table = Table::new(
         "permits of one key, by the number of callers",
-        &[
-            "callers",
-            "limiter",
-            "permits per s",
-            "ours relative to this",
-            "calls per permit",
-            "us in scripts per permit",
-            "us of Redis CPU per permit",
-            "bytes per permit",
-        ],
+        "callers | limiter | permits per s | ours relative to this | calls per permit | us in scripts per permit | \
+         us of Redis CPU per permit | bytes per permit",
     );
-    let mut progress = Progress::new(CALLERS.len());
     for callers in CALLERS {
-        progress.begin(&format!("{callers} callers"));
+        begin(&format!("{callers} callers"));
         let [mut rate, mut calls, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
-        for round in 0..ROUNDS {
-            for place in turns(round, all.len()) {
-                let mark = meter.mark().await?;
-                let key = Key::new(format!("permits:{place}"));
-                let load = acquire(&all[place], key, callers, time, &departures).await?;
-                let traffic = meter.since(&mark).await?;
-                let per_permit = |figure: u64| figure as f64 / load.permits as f64;
-                rate.push(place, load.per_second());
-                calls.push(place, per_permit(traffic.calls));
-                script.push(place, per_permit(traffic.script_micros));
-                cpu.push(place, per_permit(traffic.cpu_micros));
-                bytes.push(place, per_permit(traffic.bytes));
-            }
+        for (_, place) in turns(ROUNDS, all.len()) {
+            let mark = meter.mark().await?;
+            let key = Key::new(format!("permits:{place}"));
+            let time = output.time(TIME);
+            let load = acquire(&all[place], key, callers as usize, time, &departures).await?;
+            let traffic = meter.since(&mark).await?.per(load.calls);
+            rate.push(place, load.per_second());
+            calls.push(place, traffic.calls);
+            script.push(place, traffic.script_micros);
+            cpu.push(place, traffic.cpu_micros);
+            bytes.push(place, traffic.bytes);
         }
         for (place, contestant) in all.iter().enumerate() {
             table.row([
-                Cell::Count(callers as u64),
-                Cell::text(contestant.name()),
-                Cell::Count(rate.median(place) as u64),
-                Cell::Ratio(rate.ratio(0, place)),
-                Cell::Ratio(calls.median(place)),
-                Cell::Ratio(script.median(place)),
-                Cell::Ratio(cpu.median(place)),
-                Cell::Figure(bytes.median(place)),
+                count(callers),
+                text(contestant.name()),
+                count(rate.median(place)),
+                ratio(rate.ratio(0, place)),
+                ratio(calls.median(place)),
+                ratio(script.median(place)),
+                ratio(cpu.median(place)),
+                figure(bytes.median(place)),
             ]);
         }
         if callers == SOME {
             let claim = format!("hot key, {SOME} callers, Redis CPU per permit to GCRA script");
-            output.at_most(claim, cpu.ratio(0, gcra), MOST_CPU);
+            output.at_most(claim, cpu.ratio(0, gcra.unwrap_or(0)), MOST_CPU);
         }
     }
     departures.check(RATE.limit, RATE.window)?;
@@ -109,7 +93,7 @@ async fn acquire(
                 let (permit, departures) = (limiter.acquire(key.clone()), departures.clone());
                 async move {
                     departures.record(&permit.await?);
-                    Ok(1)
+                    Ok(())
                 }
             };
             load(callers, time, ask).await
@@ -120,7 +104,7 @@ async fn acquire(
                 async move {
                     let granted = peer.ask(key.as_str()).await?;
                     ensure!(granted, "{} refused a request below its limit", peer.name);
-                    Ok(1)
+                    Ok(())
                 }
             };
             load(callers, time, ask).await

@@ -12,21 +12,22 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
+use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
 use tower_throttle_benches::peers::{Peer, Rate};
+use tower_throttle_benches::redis::{Meter, Script, connect};
 use tower_throttle_benches::rounds::{Rounds, quantile, turns};
-use tower_throttle_benches::script::Script;
-use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
-use tower_throttle_benches::traffic::Meter;
+use tower_throttle_benches::{begin, measure};
 
 const ROUNDS: usize = 7;
 /// Number of calls of each kind in a round.
-const CALLS: u64 = 2_000;
+const CALLS: u32 = 2_000;
 /// Number of calls in a block that measures the cost for Redis.
-const BLOCK: u64 = 250;
+const BLOCK: u32 = 250;
 const MOST_TO_SCRIPT: f64 = 1.1;
 
 /// The limit of all but the shortest log. A window is far longer than the calls in it take.
@@ -63,80 +64,66 @@ enum Tokens {
 }
 
 fn main() -> anyhow::Result<()> {
-    support::measure(
-        "Compares a free permit for one caller with simpler calls to Redis",
-        run,
-    )
+    let about = "Compares a free permit for one caller with simpler calls to Redis";
+    measure(about, 0, run)
 }
 
-async fn run(mut output: Output) -> anyhow::Result<()> {
-    let server = RedisServer::start().await?;
-    let mut meter = Meter::new(server.connect().await?);
-    let all = calls(&server.connect().await?).await?;
-    let count = output.options().count(CALLS) as usize;
+async fn run(output: &mut Output) -> anyhow::Result<()> {
+    let server = RedisServer::start();
+    let mut meter = Meter::new(&server).await?;
+    let all = calls(&connect(&server).await?).await?;
+    let calls = output.count(CALLS) as usize;
     let [mut p50, mut p99, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
-    let mut progress = Progress::new(ROUNDS + 1);
     for round in 0..=ROUNDS {
-        progress.begin("one caller");
-        let mut times = vec![Vec::with_capacity(count); all.len()];
-        for call in 0..count {
-            for place in turns(call, all.len()) {
-                let start = Instant::now();
-                all[place].send().await?;
-                times[place].push(start.elapsed().as_secs_f64() * 1e6);
-            }
+        begin(&format!("round {round} of {ROUNDS}"));
+        let mut times = vec![Vec::with_capacity(calls); all.len()];
+        for (_, place) in turns(calls, all.len()) {
+            let start = Instant::now();
+            all[place].send().await?;
+            times[place].push(start.elapsed().as_secs_f64() * 1e6);
         }
-        for place in turns(round, all.len()) {
+        for (place, call) in all.iter().enumerate() {
             let mark = meter.mark().await?;
             for _ in 0..BLOCK {
-                all[place].send().await?;
+                call.send().await?;
             }
-            let traffic = meter.since(&mark).await?;
+            let traffic = meter.since(&mark).await?.per(BLOCK.into());
             // The first round includes loading scripts and creating keys.
             if round > 0 {
-                let per_call = |figure: u64| figure as f64 / BLOCK as f64;
                 p50.push(place, quantile(times[place].clone(), 0.5));
                 p99.push(place, quantile(times[place].clone(), 0.99));
-                script.push(place, per_call(traffic.script_micros));
-                cpu.push(place, per_call(traffic.cpu_micros));
-                bytes.push(place, per_call(traffic.bytes));
+                script.push(place, traffic.script_micros);
+                cpu.push(place, traffic.cpu_micros);
+                bytes.push(place, traffic.bytes);
             }
         }
     }
     let mut table = Table::new(
         "one call by one caller, in microseconds and bytes",
-        &[
-            "call",
-            "p50",
-            "p99",
-            "p50 to a GCRA script",
-            "in the script",
-            "CPU of Redis",
-            "bytes",
-        ],
+        "call | p50 | p99 | p50 to a GCRA script | in the script | CPU of Redis | bytes",
     );
     let gcra = all.iter().position(|call| call.name == "gcra script");
-    let gcra = gcra.unwrap_or(0);
     for (place, call) in all.iter().enumerate() {
+        let to_gcra = p50.ratio(place, gcra.unwrap_or(0));
         table.row([
-            Cell::text(&call.name),
-            Cell::Figure(p50.median(place)),
-            Cell::Figure(p99.median(place)),
-            Cell::Ratio(p50.ratio(place, gcra)),
-            Cell::Figure(script.median(place)),
-            Cell::Figure(cpu.median(place)),
-            Cell::Figure(bytes.median(place)),
+            text(&call.name),
+            figure(p50.median(place)),
+            figure(p99.median(place)),
+            ratio(to_gcra),
+            figure(script.median(place)),
+            figure(cpu.median(place)),
+            figure(bytes.median(place)),
         ]);
         if call.is_bound {
             let claim = format!("one caller, p50 of {} to a GCRA script", call.name);
-            output.at_most(claim, p50.ratio(place, gcra), MOST_TO_SCRIPT);
+            output.at_most(claim, to_gcra, MOST_TO_SCRIPT);
         }
         if let Kind::Ours(ours) = &call.kind {
             ours.departures.check(ours.limit, ours.window)?;
         }
     }
     output.table(&table);
-    output.finish()
+    Ok(())
 }
 
 async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> {
@@ -146,15 +133,10 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
         is_bound: false,
     };
     let empty = Script::load(connection.clone(), "return 1").await?;
+    let command = |command| Kind::Command(connection.clone(), command);
     let mut all = vec![
-        call(
-            "PING",
-            Kind::Command(connection.clone(), redis::cmd("PING")),
-        ),
-        call(
-            "an empty script",
-            Kind::Command(connection.clone(), empty.call("empty")),
-        ),
+        call("PING", command(redis::cmd("PING"))),
+        call("an empty script", command(empty.call("empty"))),
     ];
     for peer in Peer::scripts(connection, RATE).await? {
         all.push(call(peer.name, Kind::Peer(peer)));

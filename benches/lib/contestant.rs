@@ -10,7 +10,7 @@ use tower_throttle::{Decision, Limiter};
 use crate::departures::Departures;
 use crate::load::load;
 use crate::peers::{Peer, Rate};
-use crate::support::RedisServer;
+use support::redis_server::RedisServer;
 
 /// This crate, or a limiter that calls Redis for each permit.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Decisions {
     pub decisions: f64,
     pub permits: f64,
     /// The number of decisions.
-    pub count: u64,
+    pub count: f64,
 }
 
 impl Contestant {
@@ -68,7 +68,7 @@ impl Contestant {
                 }
                 // A task that never waits still has to yield to others.
                 tokio::task::consume_budget().await;
-                Ok(1)
+                Ok(())
             }
         };
         let load = load(callers, time, ask).await?;
@@ -76,7 +76,7 @@ impl Contestant {
         Ok(Decisions {
             decisions: load.per_second(),
             permits: permits / load.time.as_secs_f64(),
-            count: load.permits,
+            count: load.calls,
         })
     }
 

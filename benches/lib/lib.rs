@@ -8,8 +8,53 @@ pub mod contestant;
 pub mod departures;
 pub mod load;
 pub mod migrating;
+pub mod output;
 pub mod peers;
+pub mod redis;
 pub mod rounds;
-pub mod script;
-pub mod support;
-pub mod traffic;
+
+use anyhow::bail;
+use tokio::runtime::Builder;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use self::output::Output;
+
+/// Runs a benchmark with the options of the command line, on this thread and so many others. `about` is the first line
+/// of the help.
+pub fn measure(
+    about: &'static str,
+    workers: usize,
+    run: impl AsyncFnOnce(&mut Output) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    measure_into(Output::parse(about), workers, run)
+}
+
+/// Runs until the end or a signal. Servers of the benchmark end in both cases.
+pub fn measure_into(
+    mut output: Output,
+    workers: usize,
+    run: impl AsyncFnOnce(&mut Output) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let runtime = match workers {
+        0 => Builder::new_current_thread().enable_all().build()?,
+        _ => Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build()?,
+    };
+    runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = run(&mut output) => done,
+            asked = ctrl_c() => { asked?; bail!("interrupted") }
+            _ = terminated.recv() => bail!("terminated"),
+        }
+    })?;
+    output.finish()
+}
+
+/// Reports the current part on stderr.
+pub fn begin(part: &str) {
+    eprintln!("{part}");
+}

@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use tokio::sync::Barrier;
 
-/// The number of permits, and the total time.
+/// The number of calls, and the total time.
 pub struct Load {
-    pub permits: u64,
+    pub calls: f64,
     pub time: Duration,
 }
 
 impl Load {
     pub fn per_second(&self) -> f64 {
-        self.permits as f64 / self.time.as_secs_f64()
+        self.calls / self.time.as_secs_f64()
     }
 }
 
 /// Runs tasks that make one call after another for a given time.
 ///
-/// Calls are not cancelled, so the time ends when the last call returns. A call returns its number of permits.
+/// Calls are not cancelled, so the time ends when the last call returns.
 pub async fn load<C, F>(callers: usize, time: Duration, call: C) -> anyhow::Result<Load>
 where
     C: Fn() -> F + Clone + Send + 'static,
-    F: Future<Output = anyhow::Result<u64>> + Send,
+    F: Future<Output = anyhow::Result<()>> + Send,
 {
     let ready = Arc::new(Barrier::new(callers + 1));
     let over = Arc::new(AtomicBool::new(false));
@@ -34,11 +34,12 @@ where
             let (ready, over, call) = (ready.clone(), over.clone(), call.clone());
             tokio::spawn(async move {
                 ready.wait().await;
-                let mut permits = 0;
+                let mut calls = 0_u64;
                 while !over.load(Ordering::Relaxed) {
-                    permits += call().await?;
+                    call().await?;
+                    calls += 1;
                 }
-                anyhow::Ok(permits)
+                anyhow::Ok(calls)
             })
         })
         .collect();
@@ -46,12 +47,9 @@ where
     let start = Instant::now();
     tokio::time::sleep(time).await;
     over.store(true, Ordering::Relaxed);
-    let mut permits = 0;
-    for of_one in try_join_all(tasks).await? {
-        permits += of_one?;
-    }
+    let calls: anyhow::Result<u64> = try_join_all(tasks).await?.into_iter().sum();
     Ok(Load {
-        permits,
+        calls: calls? as f64,
         time: start.elapsed(),
     })
 }

@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use throttled::{RateLimiter as _, RedisRateLimiter};
 
-use crate::script::Script;
-use crate::support::RedisServer;
+use crate::redis::{Script, connect};
+use support::redis_server::RedisServer;
 
 /// A limit per window.
 #[derive(Clone, Copy)]
@@ -42,10 +42,9 @@ enum Scheme {
 impl Peer {
     /// All peers, each with its own connection.
     pub async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
-        let mut all = Self::scripts(&server.connect().await?, rate).await?;
-        let client = redis::Client::open(server.url())?;
+        let mut all = Self::scripts(&connect(server).await?, rate).await?;
         let config = ConnectionManagerConfig::new().set_response_timeout(None);
-        let manager = ConnectionManager::new_with_config(client, config).await?;
+        let manager = ConnectionManager::new_with_config(server.client(), config).await?;
         all.push(Self {
             name: "throttled 0.1 (crate)",
             rate,
@@ -79,28 +78,19 @@ impl Peer {
         let Rate { limit, window } = self.rate;
         let window = window.as_micros() as u64;
         let between = (window / u64::from(limit)).max(1);
-        let granted: u8 = match &self.scheme {
+        let (script, arguments) = match &self.scheme {
             Scheme::SortedSet(script) => {
-                let mut call = script.call(key);
                 let member = MEMBER.fetch_add(1, Ordering::Relaxed);
-                call.arg(window).arg(limit).arg(member);
-                script.send(&call).await?
+                (script, vec![window, limit.into(), member])
             }
-            Scheme::Hash(script) => {
-                let mut call = script.call(key);
-                call.arg(window).arg((window / 10).max(1)).arg(limit);
-                script.send(&call).await?
-            }
-            Scheme::Gcra(script) => {
-                let mut call = script.call(key);
-                call.arg(between).arg(between * u64::from(limit - 1));
-                script.send(&call).await?
-            }
+            Scheme::Hash(script) => (script, vec![window, (window / 10).max(1), limit.into()]),
+            Scheme::Gcra(script) => (script, vec![between, between * u64::from(limit - 1)]),
             Scheme::Throttled(limiter) => {
                 let quota = self.rate.of_throttled()?;
-                u8::from(limiter.check(key, quota).await?.is_allowed())
+                return Ok(limiter.check(key, quota).await?.is_allowed());
             }
         };
+        let granted: u8 = script.send(script.call(key).arg(&arguments)).await?;
         Ok(granted == 1)
     }
 }

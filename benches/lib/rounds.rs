@@ -2,8 +2,6 @@
 //!
 //! Other load on the machine affects all contestants, because ratios compare figures measured within about a second.
 
-pub use crate::support::{median, quantile};
-
 /// The figure of each contestant in each round.
 pub struct Rounds {
     /// Indexed by contestant, then by round.
@@ -33,41 +31,55 @@ impl Rounds {
 
     /// The median over the rounds of the ratio of two contestants.
     pub fn ratio(&self, one: usize, other: usize) -> f64 {
-        let pairs = self.figures[one].iter().zip(&self.figures[other]);
-        median(pairs.map(|(one, other)| one / other).collect())
+        self.over_rounds([one, other], |[one, other]| one / other)
     }
 
     /// The median over the rounds of the difference of two contestants.
     pub fn difference(&self, one: usize, other: usize) -> f64 {
-        let pairs = self.figures[one].iter().zip(&self.figures[other]);
-        median(pairs.map(|(one, other)| one - other).collect())
+        self.over_rounds([one, other], |[one, other]| one - other)
     }
 
     /// The median over the rounds of the difference of two contestants, as a multiple of a third one.
     pub fn excess(&self, one: usize, other: usize, unit: usize) -> f64 {
-        let figures = self.figures[one]
-            .iter()
-            .zip(&self.figures[other])
-            .zip(&self.figures[unit]);
-        median(
-            figures
-                .map(|((one, other), unit)| (one - other) / unit)
-                .collect(),
-        )
+        self.over_rounds([one, other, unit], |[one, other, unit]| {
+            (one - other) / unit
+        })
     }
 
-    /// Like `ratio`, relative to the highest of the others in each round.
-    pub fn ratio_to_most(&self, one: usize, others: impl Iterator<Item = usize> + Clone) -> f64 {
-        let figures = self.figures[one].iter().enumerate();
-        let ratios = figures.map(|(round, one)| {
-            let others = others.clone().map(|other| self.figures[other][round]);
-            one / others.fold(f64::NAN, f64::max)
+    /// Like `ratio`, of the first to the highest of the others in each round.
+    pub fn ratio_to_most(&self) -> f64 {
+        let [first, others @ ..] = &self.figures[..] else {
+            return f64::NAN;
+        };
+        let ratios = first.iter().enumerate().map(|(round, first)| {
+            let others = others.iter().map(|it| it[round]);
+            first / others.fold(f64::NAN, f64::max)
         });
         median(ratios.collect())
     }
+
+    fn over_rounds<const N: usize>(&self, of: [usize; N], figure: impl Fn([f64; N]) -> f64) -> f64 {
+        let rounds = of.iter().map(|it| self.figures[*it].len()).min();
+        let rounds = (0..rounds.unwrap_or(0)).map(|round| of.map(|it| self.figures[it][round]));
+        median(rounds.map(figure).collect())
+    }
 }
 
-/// The order of the contestants in a round. Each round starts with a different one.
-pub fn turns(round: usize, contestants: usize) -> impl Iterator<Item = usize> {
-    (0..contestants).map(move |turn| (turn + round) % contestants)
+/// The round and the contestant of each turn. Each round starts with a different contestant.
+pub fn turns(rounds: usize, contestants: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rounds).flat_map(move |round| {
+        (0..contestants).map(move |turn| (round, (turn + round) % contestants))
+    })
+}
+
+/// The median, or NaN without values.
+pub fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The quantile of a share. For an even number of values, the median is the upper one.
+pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share) as usize;
+    values.get(place).copied().unwrap_or(f64::NAN)
 }

@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use futures_util::future::try_join_all;
+use support::redis_server::RedisServer;
 use tokio::time::{sleep, sleep_until};
 use tower_throttle::key::Key;
 use tower_throttle::{Decision, Limiter, Permit, Quota};
 use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
+use tower_throttle_benches::redis::{Meter, Traffic, store};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
-use tower_throttle_benches::traffic::{Meter, Traffic};
+use tower_throttle_benches::{begin, measure};
 
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];
 const WINDOW: Duration = Duration::from_secs(30);
@@ -29,7 +31,6 @@ const WINDOW: Duration = Duration::from_secs(30);
 const PARTS: u32 = 500;
 /// Number of calls in a block.
 const CALLS: usize = 50;
-const PATHS: [(&str, f64); 2] = [("take", 1.05), ("refusal that waits", 1.2)];
 
 /// Keys with one quota. The first is full, the others have room.
 struct Keys {
@@ -40,48 +41,43 @@ struct Keys {
 }
 
 fn main() -> anyhow::Result<()> {
-    support::measure(
-        "Measures whether the cost of a call depends on the limit",
-        run,
-    )
+    let about = "Measures whether the cost of a call depends on the limit";
+    measure(about, 0, run)
 }
 
-async fn run(mut output: Output) -> anyhow::Result<()> {
-    let server = RedisServer::start().await?;
-    let mut meter = Meter::new(server.connect().await?);
-    let window = output.options().time(WINDOW);
+async fn run(output: &mut Output) -> anyhow::Result<()> {
+    let server = RedisServer::start();
+    let mut meter = Meter::new(&server).await?;
+    let window = output.time(WINDOW);
     let mut keys = Vec::new();
     for limit in LIMITS {
         keys.push(Keys::new(&server, limit, window).await?);
     }
-    let mut progress = Progress::new(2);
-    progress.begin("filling the logs");
+    begin("filling the logs");
     let start = Instant::now();
     try_join_all(keys.iter().map(|keys| keys.fill(start))).await?;
-    progress.begin("limits in turns");
-    let mut paths = PATHS.map(|_| Rounds::new(LIMITS.len()));
-    let mut round = 0;
-    // No departure has expired until then.
-    while start.elapsed() < window.mul_f64(0.85) {
-        for place in turns(round, LIMITS.len()) {
-            paths[0].push(place, keys[place].takes(&mut meter).await?);
-            paths[1].push(place, keys[place].waits(&mut meter).await?);
+    begin("limits in turns");
+    let [mut takes, mut waits] = Rounds::several(LIMITS.len());
+    for (_, place) in turns(usize::MAX, LIMITS.len()) {
+        // No departure has expired until then.
+        if start.elapsed() > window.mul_f64(0.85) {
+            break;
         }
-        round += 1;
+        takes.push(place, keys[place].takes(&mut meter).await?);
+        waits.push(place, keys[place].waits(&mut meter).await?);
     }
-    ensure!(round > 0, "filling the logs took longer than the window");
     let mut table = Table::new(
         "microseconds in Redis per call, by the limit",
-        &["call", "N per 30 s", "us in Redis", "relative to N = 10"],
+        "call | N per 30 s | us in Redis | relative to N = 10",
     );
-    for ((path, most), rounds) in PATHS.into_iter().zip(&paths) {
+    for (path, rounds, most) in [("take", takes, 1.05), ("refusal that waits", waits, 1.2)] {
         for (place, limit) in LIMITS.into_iter().enumerate() {
-            table.row([
-                Cell::text(path),
-                Cell::Count(limit.into()),
-                Cell::Figure(rounds.median(place)),
-                Cell::Ratio(rounds.ratio(place, 0)),
-            ]);
+            let (micros, to_least) = (rounds.median(place), rounds.ratio(place, 0));
+            ensure!(
+                !micros.is_nan(),
+                "filling the logs took longer than the window"
+            );
+            table.row([text(path), count(limit), figure(micros), ratio(to_least)]);
         }
         let claim = format!("N = 10,000 to N = 10, time in Redis of a {path}");
         output.at_most(claim, rounds.ratio(LIMITS.len() - 1, 0), most);
@@ -92,54 +88,48 @@ async fn run(mut output: Output) -> anyhow::Result<()> {
         }
     }
     output.table(&table);
-    output.finish()
+    Ok(())
 }
 
 impl Keys {
     async fn new(server: &RedisServer, limit: u32, window: Duration) -> anyhow::Result<Self> {
         let limiter = Limiter::builder()
-            .store(server.store().await?)
+            .store(store(server).await?)
             .quota(Quota::new(limit, window))
             .denial_cache(0)
             .build()?;
         // Room for a block of calls.
         let keys = CALLS.div_ceil(limit as usize / 5) + 1;
-        let key = |number| Key::new(format!("limit:{limit}:{number}"));
+        let keys = (0..keys).map(|number| Key::new(format!("limit:{limit}:{number}")));
         Ok(Self {
             limiter,
             limit,
             window,
-            all: (0..keys)
-                .map(|number| (key(number), Departures::default()))
-                .collect(),
+            all: keys.map(|key| (key, Departures::default())).collect(),
         })
     }
 
     /// Spends the limit of the first key, and four fifths of the others, within two thirds of the window.
     async fn fill(&self, start: Instant) -> anyhow::Result<()> {
-        let fill = self
-            .all
-            .iter()
-            .enumerate()
-            .map(async |(number, (key, departures))| {
-                let units = if number == 0 {
-                    self.limit
-                } else {
-                    self.limit / 5 * 4
-                };
-                let mut spent = 0;
-                for part in 1..=PARTS {
-                    sleep_until((start + self.window * 2 / 3 * part / PARTS).into()).await;
-                    let cost = units * part / PARTS - spent;
-                    if cost > 0 {
-                        let permit = self.limiter.acquire(key.clone()).cost(cost).await?;
-                        departures.record_cost(&permit, cost);
-                        spent += cost;
-                    }
+        let fill = async |number, (key, departures): &(Key, Departures)| {
+            let units = match number {
+                0 => self.limit,
+                _ => self.limit / 5 * 4,
+            };
+            let mut spent = 0;
+            for part in 1..=PARTS {
+                sleep_until((start + self.window * 2 / 3 * part / PARTS).into()).await;
+                let cost = units * part / PARTS - spent;
+                if cost > 0 {
+                    let permit = self.limiter.acquire(key.clone()).cost(cost).await?;
+                    departures.record_cost(&permit, cost);
+                    spent += cost;
                 }
-                anyhow::Ok(())
-            });
-        try_join_all(fill).await?;
+            }
+            anyhow::Ok(())
+        };
+        let all = self.all.iter().enumerate();
+        try_join_all(all.map(|(number, it)| fill(number, it))).await?;
         Ok(())
     }
 
@@ -161,13 +151,13 @@ impl Keys {
         }
         // A returned departure is available after its guard has passed.
         sleep(self.limiter.policy().guard()).await;
-        Ok((after.script_micros - before.script_micros) as f64 / CALLS as f64)
+        Ok((after.script_micros - before.script_micros) / CALLS as f64)
     }
 
     /// Microseconds in Redis per request that has to wait.
     async fn waits(&self, meter: &mut Meter) -> anyhow::Result<f64> {
         let (key, _) = &self.all[0];
-        let mut micros = 0;
+        let mut micros = 0.0;
         for _ in 0..CALLS {
             let before = meter.read().await?;
             let waiting = tokio::spawn(self.limiter.acquire(key.clone()).into_future());
@@ -178,7 +168,7 @@ impl Keys {
             // The cancellation takes a call, too.
             next_call(meter, &called).await?;
         }
-        Ok(micros as f64 / CALLS as f64)
+        Ok(micros / CALLS as f64)
     }
 }
 

@@ -9,16 +9,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::contestant::{Contestant, Recorded};
 use tower_throttle_benches::departures::Departures;
+use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
 use tower_throttle_benches::peers::Rate;
+use tower_throttle_benches::redis::{Meter, store};
 use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::support::{
-    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
-};
-use tower_throttle_benches::traffic::Meter;
+use tower_throttle_benches::{begin, measure};
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;
@@ -30,80 +30,61 @@ const RATE: Rate = Rate {
 };
 const LEAST_RATIO: f64 = 1.7;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn main() -> anyhow::Result<()> {
-    until_asked_to_end(run(Output::parse(
-        "Compares decisions per second on many keys with other limiters",
-    )))
-    .await
+fn main() -> anyhow::Result<()> {
+    let about = "Compares decisions per second on many keys with other limiters";
+    measure(about, 1, run)
 }
 
-async fn run(mut output: Output) -> anyhow::Result<()> {
-    let server = RedisServer::start().await?;
-    let mut connection = server.connect().await?;
-    let mut meter = Meter::new(server.connect().await?);
+async fn run(output: &mut Output) -> anyhow::Result<()> {
+    let server = RedisServer::start();
+    let mut meter = Meter::new(&server).await?;
     let limiter = Limiter::builder()
-        .store(server.store().await?)
+        .store(store(&server).await?)
         .quota(Quota::new(RATE.limit, RATE.window))
         // Redis decides each request, as it does for the peers.
         .denial_cache(0)
         .build()?;
     let all = Contestant::beside_peers(limiter, &server, RATE).await?;
-    let time = output.options().time(TIME);
     let [mut rate, mut permits, mut calls, mut script, mut bytes] = Rounds::several(all.len());
-    let mut progress = Progress::new(ROUNDS * all.len());
-    for round in 0..ROUNDS {
-        for place in turns(round, all.len()) {
-            progress.begin(all[place].name());
-            let mut flush = redis::cmd("FLUSHALL");
-            flush.arg("SYNC").exec_async(&mut connection).await?;
-            // A limiter keeps nothing about the users of an earlier round.
-            let users = Arc::new((0..USERS).map(|user| recorded(round, user)).collect());
-            let mark = meter.mark().await?;
-            let done = all[place].decide(&users, CALLERS, time).await?;
-            let traffic = meter.since(&mark).await?;
-            for departures in users
-                .iter()
-                .filter_map(|(_, departures)| departures.as_ref())
-            {
-                departures.check(RATE.limit, RATE.window)?;
-            }
-            let per_decision = |figure: u64| figure as f64 / done.count as f64;
-            rate.push(place, done.decisions);
-            permits.push(place, done.permits);
-            calls.push(place, per_decision(traffic.calls));
-            script.push(place, per_decision(traffic.script_micros));
-            bytes.push(place, per_decision(traffic.bytes));
+    for (round, place) in turns(ROUNDS, all.len()) {
+        begin(all[place].name());
+        server.command::<()>(&["FLUSHALL", "SYNC"]);
+        // A limiter keeps nothing about the users of an earlier round.
+        let users = Arc::new((0..USERS).map(|user| recorded(round, user)).collect());
+        let mark = meter.mark().await?;
+        let done = all[place]
+            .decide(&users, CALLERS, output.time(TIME))
+            .await?;
+        let traffic = meter.since(&mark).await?.per(done.count);
+        for departures in users.iter().filter_map(|(_, it)| it.as_ref()) {
+            departures.check(RATE.limit, RATE.window)?;
         }
+        rate.push(place, done.decisions);
+        permits.push(place, done.permits);
+        calls.push(place, traffic.calls);
+        script.push(place, traffic.script_micros);
+        bytes.push(place, traffic.bytes);
     }
     let mut table = Table::new(
         "decisions on 500,000 keys, 512 callers",
-        &[
-            "limiter",
-            "decisions per s",
-            "ours relative to this",
-            "of them permits",
-            "calls per decision",
-            "us in scripts per decision",
-            "bytes per decision",
-        ],
+        "limiter | decisions per s | ours relative to this | of them permits | calls per decision | \
+         us in scripts per decision | bytes per decision",
     );
     for (place, contestant) in all.iter().enumerate() {
         table.row([
-            Cell::text(contestant.name()),
-            Cell::Count(rate.median(place) as u64),
-            Cell::Ratio(rate.ratio(0, place)),
-            Cell::Count(permits.median(place) as u64),
-            Cell::Ratio(calls.median(place)),
-            Cell::Ratio(script.median(place)),
-            Cell::Figure(bytes.median(place)),
+            text(contestant.name()),
+            count(rate.median(place)),
+            ratio(rate.ratio(0, place)),
+            count(permits.median(place)),
+            ratio(calls.median(place)),
+            ratio(script.median(place)),
+            figure(bytes.median(place)),
         ]);
     }
     output.table(&table);
-    let ratio = rate.ratio_to_most(0, 1..all.len());
     let claim = "many keys, 512 callers, decisions to the best peer";
-    output.at_least(claim, ratio, LEAST_RATIO);
-    output.finish()
+    output.at_least(claim, rate.ratio_to_most(), LEAST_RATIO);
+    Ok(())
 }
 
 /// A user; all names have the same length.

@@ -6,14 +6,16 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures_util::future::try_join_all;
 use redis::Cmd;
+use support::redis_server::RedisServer;
 use tokio::time::{Instant, sleep_until};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
+use tower_throttle_benches::begin;
 use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::support::{Cell, Output, Progress, Table};
+use tower_throttle_benches::output::{Cell, Output, Table, count, figure, text};
+use tower_throttle_benches::redis::store;
 
-use crate::gauge::Gauge;
-use crate::{ORIGIN, command};
+use crate::{ORIGIN, command, length, send, usage};
 
 const LIMITS: [u32; 2] = [1_000, 10_000];
 /// Number of requests that fill a log, with a part of the limit each.
@@ -42,36 +44,25 @@ const SCHEMES: [Scheme; 3] = [
     }),
 ];
 
-pub(crate) async fn measure(
-    gauge: &mut Gauge,
-    store: &RedisStore,
-    output: &mut Output,
-) -> anyhow::Result<()> {
+pub(crate) async fn measure(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
     let mut table = Table::new(
         "bytes of a full log",
-        &["log", "N", "value", "MEMORY USAGE", "per request"],
+        "log | N | value | MEMORY USAGE | per request",
     );
-    Progress::new(1).begin("filling logs");
-    gauge.clear().await?;
-    try_join_all(LIMITS.map(|limit| fill(store, limit))).await?;
-    let names = gauge.names().await?;
+    begin("filling logs");
+    server.command::<()>(&["FLUSHALL", "SYNC"]);
+    let store = store(server).await?;
+    try_join_all(LIMITS.map(|limit| fill(&store, limit))).await?;
+    let names: Vec<String> = server.command(&["KEYS", "*"]);
     for limit in LIMITS {
         let name = names.iter().find(|name| name.contains(&key(limit)));
         let name = [name.context("a log without a key")?.clone()];
-        let (value, usage) = (gauge.length(&name).await?, gauge.usage(&name).await?);
-        let row = |name: &str, value: Cell, usage: f64| {
-            let per_request = usage / f64::from(limit);
-            let limit = Cell::Count(limit.into());
-            let usage = Cell::Figure(usage);
-            [
-                Cell::text(name),
-                limit,
-                value,
-                usage,
-                Cell::Figure(per_request),
-            ]
+        let mut row = |name: &str, value: Cell, usage: f64| {
+            let per_request = figure(usage / f64::from(limit));
+            table.row([text(name), count(limit), value, figure(usage), per_request]);
         };
-        table.row(row("tower-throttle", Cell::Figure(value), usage));
+        let value = length(server, &name);
+        row("tower-throttle", figure(value), usage(server, &name));
         if limit == 10_000 {
             let claim = "value in Redis, a full log of 10,000, bytes";
             output.at_most(claim, value, MOST_BYTES);
@@ -80,9 +71,8 @@ pub(crate) async fn measure(
             const PART: u64 = 100;
             let api = format!("{name}:{limit}");
             let parts = (0..u64::from(limit) / PART).map(|part| part * PART..(part + 1) * PART);
-            gauge.send(parts.map(|part| record(&api, part))).await?;
-            let usage = gauge.usage(&[api]).await?;
-            table.row(row(name, Cell::text(""), usage));
+            send(server, parts.map(|part| record(&api, part)))?;
+            row(name, text(""), usage(server, &[api]));
         }
     }
     output.table(&table);

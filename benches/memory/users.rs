@@ -5,17 +5,17 @@ use std::time::Duration;
 use anyhow::ensure;
 use futures_util::future::try_join_all;
 use redis::Cmd;
-use tower_throttle::store::RedisStore;
+use support::redis_server::RedisServer;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::support::{Cell, Output, Progress, Table};
+use tower_throttle_benches::begin;
+use tower_throttle_benches::output::{Output, Table, figure, text};
+use tower_throttle_benches::redis::store;
 
-use crate::gauge::Gauge;
-use crate::{ORIGIN, command};
+use crate::{ORIGIN, command, length, send, usage};
 
 const USERS: u64 = 100;
 /// User numbers have six digits.
 const FIRST: u64 = 123_456;
-const LOG: &str = "sliding log";
 const MOST_BYTES: f64 = 88.0;
 
 /// A scheme, and the command for the request with this number; requests are 7 s apart.
@@ -36,74 +36,60 @@ const SCHEMES: [Scheme; 4] = [
     ("counter", |name, _| command(&["INCR", name], &[])),
 ];
 
-pub(crate) async fn measure(
-    gauge: &mut Gauge,
-    store: &RedisStore,
-    output: &mut Output,
-) -> anyhow::Result<()> {
+pub(crate) async fn measure(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
+    let fixed = Algorithm::FixedWindow {
+        start: WindowStart::Clock,
+    };
+    // The wait for a second departure by spacing would end the life of the first.
     let algorithms = [
-        (LOG, Algorithm::SlidingLog),
-        ("sliding buckets", Algorithm::SlidingBuckets { buckets: 10 }),
-        ("spacing", Algorithm::Spacing),
-        ("leaky bucket", Algorithm::LeakyBucket { capacity: 10 }),
-        ("GCRA", Algorithm::Gcra { burst: 2 }),
+        ("sliding log", Algorithm::SlidingLog, 2),
         (
-            "fixed window",
-            Algorithm::FixedWindow {
-                start: WindowStart::Clock,
-            },
+            "sliding buckets",
+            Algorithm::SlidingBuckets { buckets: 10 },
+            2,
         ),
+        ("spacing", Algorithm::Spacing, 1),
+        ("leaky bucket", Algorithm::LeakyBucket { capacity: 10 }, 1),
+        ("GCRA", Algorithm::Gcra { burst: 2 }, 2),
+        ("fixed window", fixed, 2),
     ];
     let mut table = Table::new(
         "bytes per user after 2 requests of a quota of 2 per 30 s",
-        &["state", "value", "MEMORY USAGE"],
+        "state | value | MEMORY USAGE",
     );
-    let mut progress = Progress::new(algorithms.len() + SCHEMES.len());
-    for (state, algorithm) in algorithms {
-        progress.begin(state);
+    for (state, algorithm, requests) in algorithms {
+        begin(state);
         let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
-        let limiter = Limiter::builder().store(store.clone()).quota(quota);
-        // The wait for a second departure by spacing would end the life of the first.
-        let requests = match algorithm {
-            Algorithm::Spacing | Algorithm::LeakyBucket { .. } => 1,
-            _ => 2,
-        };
+        let limiter = Limiter::builder().store(store(server).await?).quota(quota);
         let limiter = limiter.build()?;
-        gauge.clear().await?;
+        server.command::<()>(&["FLUSHALL", "SYNC"]);
         for _ in 0..requests {
             let users = FIRST..FIRST + USERS;
             try_join_all(users.map(|user| limiter.acquire(format!("user:{user}")))).await?;
         }
-        let names = gauge.names().await?;
+        let names: Vec<String> = server.command(&["KEYS", "*"]);
         let keys = names.len() as u64;
         ensure!(keys == USERS, "{keys} keys of {USERS} users");
-        let value = gauge.length(&names).await?;
-        table.row([
-            Cell::text(format!("tower-throttle, {state}")),
-            Cell::Figure(value),
-            Cell::Figure(gauge.usage(&names).await?),
-        ]);
-        if state == LOG {
+        let value = length(server, &names);
+        let state = format!("tower-throttle, {state}");
+        table.row([text(state), figure(value), figure(usage(server, &names))]);
+        if algorithm == Algorithm::SlidingLog {
             let claim = "value in Redis, 2 requests per 30 s, bytes";
             output.at_most(claim, value, MOST_BYTES);
         }
     }
     for (state, record) in SCHEMES {
-        progress.begin(state);
+        begin(state);
         let names = (FIRST..FIRST + USERS).map(|user| format!("throttle:{user}"));
         let names: Vec<String> = names.collect();
-        gauge.clear().await?;
+        server.command::<()>(&["FLUSHALL", "SYNC"]);
         for number in 0..2 {
             let commands = names
                 .iter()
                 .flat_map(|name| [record(name, number), command(&["EXPIRE", name], &[60])]);
-            gauge.send(commands).await?;
+            send(server, commands)?;
         }
-        table.row([
-            Cell::text(state),
-            Cell::text(""),
-            Cell::Figure(gauge.usage(&names).await?),
-        ]);
+        table.row([text(state), text(""), figure(usage(server, &names))]);
     }
     output.table(&table);
     Ok(())

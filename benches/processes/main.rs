@@ -16,16 +16,15 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
+use support::redis_server::RedisServer;
 use tokio::time::Instant;
-use tower_throttle::store::RedisStore;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::support::{
-    Cell, Output, Progress, RedisServer, Table, until_asked_to_end,
-};
-use tower_throttle_benches::traffic::{Meter, Traffic};
+use tower_throttle_benches::output::{Cell, Output, Table, count, figure, ratio, text};
+use tower_throttle_benches::redis::{Meter, Traffic};
+use tower_throttle_benches::{begin, measure};
 
-const PROCESSES: [u64; 2] = [100, 1_000];
+const PROCESSES: [u32; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.
 const CALLERS: usize = 2;
 const LIMIT: u32 = 100;
@@ -41,88 +40,74 @@ const ALGORITHMS: [(&str, Algorithm); 2] = [
     ("gcra", Algorithm::Gcra { burst: BURST }),
 ];
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let output = Output::parse("Measures a thousand processes that wait for one key");
-    until_asked_to_end(run(output)).await
+fn main() -> anyhow::Result<()> {
+    let about = "Measures a thousand processes that wait for one key";
+    measure(about, 0, run)
 }
 
-async fn run(mut output: Output) -> anyhow::Result<()> {
+async fn run(output: &mut Output) -> anyhow::Result<()> {
     let mut table = Table::new(
         "processes wait for one key with 100 per second",
-        &[
-            "processes",
-            "algorithm",
-            "store calls per second",
-            "store calls per permit",
-            "us in scripts per call",
-            "us of redis CPU per call",
-            "redis cores",
-            "permits per second",
-            "of the allowed",
-            "most in any second",
-        ],
+        "processes | algorithm | store calls per second | store calls per permit | us in scripts per call | \
+         us of redis CPU per call | redis cores | permits per second | of the allowed | most in any second",
     );
     let cases = PROCESSES.map(|count| ALGORITHMS.map(|it| (count, it)));
-    let mut progress = Progress::new(cases.as_flattened().len());
     for &(processes, (name, algorithm)) in cases.as_flattened() {
-        progress.begin(&format!("{processes} processes, {name}"));
-        let figures = measure(processes, algorithm, &output).await?;
-        let Traffic { calls, .. } = figures.traffic;
+        begin(&format!("{processes} processes, {name}"));
+        let figures = run_processes(processes, algorithm, output).await?;
+        let (permits, calls) = (figures.permits, figures.traffic.calls);
         let per_second = |count: f64| count / figures.time.as_secs_f64();
-        let permits = figures.permits as f64;
-        let cores = per_second(figures.traffic.cpu_micros as f64 / 1e6);
+        let per_call = figures.traffic.per(calls);
+        let cores = per_second(figures.traffic.cpu_micros / 1e6);
         let granted = per_second(permits) / figures.allowed;
         table.row([
-            Cell::Count(processes),
-            Cell::text(name),
-            Cell::Figure(per_second(calls as f64)),
-            Cell::Ratio(calls as f64 / permits),
-            Cell::Figure(figures.traffic.script_micros as f64 / calls as f64),
-            Cell::Figure(figures.traffic.cpu_micros as f64 / calls as f64),
-            Cell::Ratio(cores),
-            Cell::Figure(per_second(permits)),
-            Cell::Fraction(granted),
-            Cell::Count(figures.most),
+            count(processes),
+            text(name),
+            figure(per_second(calls)),
+            ratio(calls / permits),
+            figure(per_call.script_micros),
+            figure(per_call.cpu_micros),
+            ratio(cores),
+            figure(per_second(permits)),
+            Cell::Number(granted, 4),
+            count(figures.most),
         ]);
         let claim = |what: &str| format!("{processes} processes, {name}, {what}");
-        let most = figures.most as f64;
-        output.at_most(claim("most in any second"), most, figures.bound);
-        if processes < PROCESSES[1] {
-            continue;
+        output.at_most(claim("most in any second"), figures.most, figures.bound);
+        if processes == PROCESSES[1] {
+            let calls = per_second(calls);
+            output.at_most(claim("store calls per second"), calls, 600.0);
+            output.at_most(claim("redis cores"), cores, 0.5);
+            output.at_least(claim("granted of the allowed rate"), granted, 0.97);
         }
-        output.at_most(
-            claim("store calls per second"),
-            per_second(calls as f64),
-            600.0,
-        );
-        output.at_most(claim("redis cores"), cores, 0.5);
-        output.at_least(claim("granted of the allowed rate"), granted, 0.97);
     }
     output.table(&table);
-    output.finish()
+    Ok(())
 }
 
 struct Figures {
     time: Duration,
-    permits: usize,
+    permits: f64,
     traffic: Traffic,
     /// Departures per second that the quota allows, less the guard.
     allowed: f64,
     /// The most departures in any window, from the first one on.
-    most: u64,
+    most: f64,
     bound: f64,
 }
 
-async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyhow::Result<Figures> {
-    let server = RedisServer::start().await?;
-    let mut meter = Meter::new(server.connect().await?);
+async fn run_processes(
+    processes: u32,
+    algorithm: Algorithm,
+    output: &Output,
+) -> anyhow::Result<Figures> {
+    let server = RedisServer::start();
+    let mut meter = Meter::new(&server).await?;
     let quota = Quota::new(LIMIT, WINDOW).algorithm(algorithm);
     let mut limiters = Vec::new();
-    while limiters.len() < output.options().count(processes) as usize {
+    while limiters.len() < output.count(processes) as usize {
         let connecting = (0..CONNECTING).map(async |_| -> anyhow::Result<_> {
-            let store = RedisStore::connect(&server.url()).await?;
-            let store = store.timeout(Duration::from_secs(20));
+            let store = server.store().await;
             Ok(Limiter::builder().store(store).quota(quota).build()?)
         });
         limiters.extend(try_join_all(connecting).await?);
@@ -145,10 +130,10 @@ async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyho
         })
     });
     let measuring = async {
-        tokio::time::sleep(output.options().time(WARM_UP)).await;
+        tokio::time::sleep(output.time(WARM_UP)).await;
         let before = meter.mark().await?;
         let (begin, first) = (Instant::now(), departures.borrow().len());
-        tokio::time::sleep(output.options().time(TIME)).await;
+        tokio::time::sleep(output.time(TIME)).await;
         let (time, last) = (begin.elapsed(), departures.borrow().len());
         let traffic = meter.since(&before).await?;
         anyhow::Ok((time, last - first, traffic))
@@ -165,10 +150,10 @@ async fn measure(processes: u64, algorithm: Algorithm, output: &Output) -> anyho
     };
     Ok(Figures {
         time,
-        permits,
+        permits: permits as f64,
         traffic,
         allowed: f64::from(LIMIT) / allowed.as_secs_f64(),
-        most: history.most_in_any(WINDOW),
+        most: history.most_in_any(WINDOW) as f64,
         bound: bound.into(),
     })
 }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use axum::body::Body;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use http::{Request, Response, StatusCode};
+use support::redis_server::RedisServer;
 use tower::util::BoxService;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_governor::GovernorLayer;
@@ -17,7 +18,7 @@ use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::peers::{Peer, Rate};
-use tower_throttle_benches::support::RedisServer;
+use tower_throttle_benches::redis::store;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -25,7 +26,7 @@ pub(crate) const TOWER_GOVERNOR: &str = "tower_governor 0.8";
 
 /// A limiter, and the key that is over its limit.
 pub(crate) struct Refusing {
-    name: &'static str,
+    pub(crate) name: &'static str,
     by: By,
 }
 
@@ -33,7 +34,7 @@ enum By {
     Ours(Limiter, Key),
     Governor(DefaultKeyedRateLimiter<String>, String),
     Layer(BoxService<Request<()>, Response<Body>, Infallible>),
-    Peer(Peer, &'static str),
+    Peer(Peer),
 }
 
 impl Refusing {
@@ -42,7 +43,7 @@ impl Refusing {
         let refusing = |name, by| Self { name, by };
         let ours = || Limiter::builder().quota(Quota::new(1, HOUR));
         let key = Key::new("flood");
-        let redis = ours().store(server.store().await?).build()?;
+        let redis = ours().store(store(server).await?).build()?;
         let once = governor::Quota::with_period(HOUR)
             .context("the period is zero")?
             .allow_burst(NonZeroU32::MIN);
@@ -67,18 +68,13 @@ impl Refusing {
             window: HOUR,
         };
         for peer in Peer::all(server, rate).await? {
-            let key = peer.name;
-            all.push(refusing(peer.name, By::Peer(peer, key)));
+            all.push(refusing(peer.name, By::Peer(peer)));
         }
         Ok(all)
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// Makes this many requests, and returns the number of permits.
-    pub(crate) async fn granted(&mut self, asked: u64) -> anyhow::Result<u64> {
+    pub(crate) async fn granted(&mut self, asked: u32) -> anyhow::Result<u64> {
         let mut granted = 0;
         for _ in 0..asked {
             granted += u64::from(match &mut self.by {
@@ -88,7 +84,7 @@ impl Refusing {
                     let response = layer.ready().await?.call(Request::new(())).await?;
                     response.status() != StatusCode::TOO_MANY_REQUESTS
                 }
-                By::Peer(peer, key) => peer.ask(key).await?,
+                By::Peer(peer) => peer.ask(peer.name).await?,
             });
         }
         Ok(granted)

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use futures_util::future::try_join_all;
-use tower_throttle_benches::support::{Cell, Options, Output, Progress, Table, until_asked_to_end};
+use tower_throttle_benches::output::{Options, Output, Table, count, ratio, text};
+use tower_throttle_benches::{begin, measure_into};
 
 use self::trial::{Limit, Replica, Report, Setup};
 
@@ -59,68 +60,47 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     match cli.role {
         Some(Role::Replica(replica)) => replica.run(),
-        None => run(Output::new(cli.options)),
+        None => measure_into(Output::new(cli.options), 0, run),
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn run(output: Output) -> anyhow::Result<()> {
-    until_asked_to_end(measure(output)).await
-}
-
-async fn measure(mut output: Output) -> anyhow::Result<()> {
+async fn run(output: &mut Output) -> anyhow::Result<()> {
     let mut table = Table::new(
         "arrivals at the upstream of three replicas",
-        &[
-            "W in s",
-            "N",
-            "callers",
-            "buffer in ms",
-            "requests",
-            "W + buffer in s",
-            "s for N requests",
-            "most in any W",
-            "store calls per request",
-        ],
+        "W in s | N | callers | buffer in ms | requests | W + buffer in s | s for N requests | most in any W | \
+         store calls per request",
     );
     let (first, others) = ROWS.split_at(1);
-    let mut progress = Progress::new(2);
     for (rows, what) in [(first, "row 1"), (others, "rows 2 to 4 at the same time")] {
-        progress.begin(what);
+        begin(what);
         let trials = rows.iter().enumerate().map(async |(place, row)| {
             tokio::time::sleep(APART * place as u32).await;
-            row.run(&output).await
+            row.run(output).await
         });
-        for (row, report) in rows.iter().zip(try_join_all(trials).await?) {
+        let reports = try_join_all(trials).await?;
+        for (row, report) in rows.iter().zip(reports) {
             let Row { window, limit, .. } = row;
-            let requests = row.requests(&output);
-            table.row([
-                Cell::Count(window.as_secs()),
-                Cell::Count((*limit).into()),
-                Cell::text(format!("{PROCESSES} x {}", row.callers)),
-                Cell::Count(row.buffer.as_millis() as u64),
-                Cell::Count(requests.into()),
-                Cell::Ratio((*window + row.buffer).as_secs_f64()),
-                Cell::Ratio(report.seconds_per_window()),
-                Cell::Count(report.most_in_window),
-                Cell::Ratio(report.calls.of_scripts() as f64 / f64::from(requests)),
-            ]);
-            let claim = format!("replicas, N = {limit}, W = {window:?}");
+            let requests = output.count(row.requests);
             let most = report.most_in_window as f64;
-            output.at_most(
-                format!("{claim}, most arrivals in any W"),
-                most,
-                (*limit).into(),
-            );
-            output.at_most(
-                format!("{claim}, failed requests"),
-                report.failed as f64,
-                0.0,
-            );
+            table.row([
+                count(window.as_secs() as u32),
+                count(*limit),
+                text(format!("{PROCESSES} x {}", row.callers)),
+                count(row.buffer.as_millis() as u32),
+                count(requests),
+                ratio((*window + row.buffer).as_secs_f64()),
+                ratio(report.seconds_per_window()),
+                count(most),
+                ratio(report.calls.of_scripts() as f64 / f64::from(requests)),
+            ]);
+            let claim = |what| format!("replicas, N = {limit}, W = {window:?}, {what}");
+            let limit = f64::from(*limit);
+            output.at_most(claim("most arrivals in any W"), most, limit);
+            output.at_most(claim("failed requests"), report.failed as f64, 0.0);
         }
     }
     output.table(&table);
-    output.finish()
+    Ok(())
 }
 
 impl Row {
@@ -134,10 +114,6 @@ impl Row {
         }
     }
 
-    fn requests(&self, output: &Output) -> u32 {
-        output.options().count(self.requests.into()) as u32
-    }
-
     async fn run(&self, output: &Output) -> anyhow::Result<Report> {
         let setup = Setup {
             limit: Limit {
@@ -147,7 +123,7 @@ impl Row {
             },
             processes: PROCESSES,
             callers: self.callers,
-            requests: self.requests(output),
+            requests: output.count(self.requests),
             redis: None,
         };
         let limit = self.limit;

@@ -16,108 +16,72 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
+use support::redis_server::RedisServer;
+use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
 use tower_throttle_benches::rounds::{Rounds, median, turns};
-use tower_throttle_benches::support::{self, Cell, Output, Progress, RedisServer, Table};
+use tower_throttle_benches::{begin, measure};
 
 use self::run::{Kind, Run, run};
 
-/// Number of waiters, length of the window and of the guard, and runs per round.
-const SIZES: [Size; 2] = [
-    Size {
-        waiters: 1_000,
-        span: Duration::from_millis(150),
-        runs: 5,
-    },
-    Size {
-        waiters: 100_000,
-        span: Duration::from_secs(2),
-        runs: 1,
-    },
-];
+/// Number of waiters, milliseconds of the window and of the guard, and runs per round.
+const SIZES: [(u32, u64, usize); 2] = [(1_000, 150, 5), (100_000, 2_000, 1)];
 const KINDS: [Kind; 4] = [Kind::Pending, Kind::Memory, Kind::Redis, Kind::Semaphore];
-const ROUNDS: u64 = 3;
+const ROUNDS: u32 = 3;
 
 const MOST_BYTES: f64 = 250.0;
 
-#[derive(Clone, Copy)]
-struct Size {
-    waiters: usize,
-    span: Duration,
-    runs: usize,
-}
-
 fn main() -> anyhow::Result<()> {
-    support::measure(
-        "Compares the cost of many waiters for one key with a semaphore",
-        measure,
-    )
+    let about = "Compares the cost of many waiters for one key with a semaphore";
+    measure(about, 0, run_all)
 }
 
-async fn measure(mut output: Output) -> anyhow::Result<()> {
-    let server = Arc::new(RedisServer::start().await?);
-    let contestants: Vec<(Size, Kind)> = SIZES
-        .iter()
-        .flat_map(|size| KINDS.map(|kind| (*size, kind)))
-        .collect();
+async fn run_all(output: &mut Output) -> anyhow::Result<()> {
+    let server = Arc::new(RedisServer::start());
+    let contestants = SIZES.map(|size| KINDS.map(|kind| (size, kind)));
+    let contestants = contestants.as_flattened();
     let [mut bytes, mut join, mut wake] = Rounds::several(contestants.len());
-    let rounds = output.options().count(ROUNDS);
-    let mut progress = Progress::new(rounds as usize * contestants.len());
-    for round in 0..rounds {
-        for place in turns(round as usize, contestants.len()) {
-            let (size, kind) = contestants[place];
-            progress.begin(&format!("{} waiters, {}", size.waiters, kind.name()));
-            let mut runs = Vec::new();
-            for _ in 0..size.runs {
-                let server = server.clone();
-                // A separate thread with its own runtime, because allocations are counted per thread.
-                let run = move || run(kind, size.waiters, size.span, &server);
-                runs.push(tokio::task::spawn_blocking(run).await??);
-            }
-            let figure = |figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
-            bytes.push(place, figure(|run| run.bytes));
-            join.push(place, figure(|run| run.join));
-            wake.push(place, figure(|run| run.wake));
+    for (_, place) in turns(output.count(ROUNDS) as usize, contestants.len()) {
+        let ((waiters, span, times), kind) = contestants[place];
+        begin(&format!("{waiters} waiters, {}", kind.name()));
+        let mut runs = Vec::new();
+        for _ in 0..times {
+            let server = server.clone();
+            // A separate thread with its own runtime, because allocations are counted per thread.
+            let run = move || run(kind, waiters, Duration::from_millis(span), &server);
+            runs.push(tokio::task::spawn_blocking(run).await??);
         }
+        let figure = |figure: fn(&Run) -> f64| median(runs.iter().map(figure).collect());
+        bytes.push(place, figure(|run| run.bytes));
+        join.push(place, figure(|run| run.join));
+        wake.push(place, figure(|run| run.wake));
     }
-    show(&contestants, [&bytes, &join, &wake], &mut output);
-    output.finish()
-}
-
-fn show(contestants: &[(Size, Kind)], [bytes, join, wake]: [&Rounds; 3], output: &mut Output) {
     let mut table = Table::new(
         "cost of a waiter",
-        &[
-            "waiters",
-            "for",
-            "bytes with its task",
-            "bytes",
-            "ns to join",
-            "ns to wake",
-            "relative to the semaphore",
-        ],
+        "waiters | for | bytes with its task | bytes | ns to join | ns to wake | relative to the semaphore",
     );
-    for (place, (size, kind)) in contestants.iter().enumerate() {
-        if *kind == Kind::Pending {
+    for (place, &((waiters, ..), kind)) in contestants.iter().enumerate() {
+        if kind == Kind::Pending {
             continue;
         }
         let pending = place - place % KINDS.len();
         let semaphore = pending + KINDS.len() - 1;
         let own = bytes.difference(place, pending);
         table.row([
-            Cell::Count(size.waiters as u64),
-            Cell::text(kind.name()),
-            Cell::Figure(bytes.median(place)),
-            Cell::Figure(own),
-            Cell::Figure(join.median(place)),
-            Cell::Figure(wake.median(place)),
-            Cell::Ratio(wake.ratio(place, semaphore)),
+            count(waiters),
+            text(kind.name()),
+            figure(bytes.median(place)),
+            figure(own),
+            figure(join.median(place)),
+            figure(wake.median(place)),
+            ratio(wake.ratio(place, semaphore)),
         ]);
         // The larger of the sizes.
-        if *kind != Kind::Semaphore && pending + KINDS.len() == contestants.len() {
-            let (waiters, name) = (Cell::Count(size.waiters as u64), kind.name());
+        if kind != Kind::Semaphore && semaphore + 1 == contestants.len() {
+            let (waiters, name) = (count(waiters), kind.name());
             let claim = format!("a waiter of {waiters}, {name}, bytes without its task");
             output.at_most(claim, own, MOST_BYTES);
         }
     }
     output.table(&table);
+    Ok(())
 }

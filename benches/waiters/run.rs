@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use futures_util::{FutureExt as _, future};
 use parking_lot::Mutex;
+use support::redis_server::RedisServer;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower_throttle::key::Key;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::support::RedisServer;
+use tower_throttle_benches::redis::store;
 
 /// The kind of a [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,15 +59,16 @@ type Tasks = Vec<JoinHandle<anyhow::Result<()>>>;
 /// Runs this many waiters on a runtime on this thread.
 pub(crate) fn run(
     kind: Kind,
-    waiters: usize,
+    waiters: u32,
     span: Duration,
     server: &RedisServer,
 ) -> anyhow::Result<Run> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let target = Target::new(kind, waiters as u32, span, server);
+    let target = Target::new(kind, waiters, span, server);
     let target = runtime.block_on(target)?;
+    let waiters = waiters as usize;
     let progress = Arc::new(TaskProgress {
         started: AtomicUsize::new(0),
         departures: Mutex::new(Vec::with_capacity(waiters)),
@@ -88,33 +90,21 @@ async fn enqueue(
     progress: &Arc<TaskProgress>,
 ) -> anyhow::Result<Tasks> {
     let mut tasks = Tasks::with_capacity(waiters);
-    // Combinators, because an async block would reserve space for the awaited future twice.
     for _ in 0..waiters {
-        let (starting, departing) = (progress.clone(), progress.clone());
-        let started = future::lazy(move |_| starting.started());
         tasks.push(match target {
-            Target::Pending => {
-                let wait = future::pending::<()>();
-                tokio::spawn(started.then(|()| wait).map(move |()| {
-                    departing.depart();
-                    Ok(())
-                }))
-            }
+            Target::Pending => spawn(progress, future::pending::<()>(), |()| Ok(())),
             Target::Limiter { limiter, key, .. } => {
-                let wait = limiter.acquire(key.clone());
-                tokio::spawn(started.then(|()| wait).map(move |permit| {
-                    departing.depart();
+                let wait = limiter.acquire(key.clone()).into_future();
+                spawn(progress, wait, |permit| {
                     ensure!(permit?.is_valid(), "the guard was too short");
                     Ok(())
-                }))
+                })
             }
             Target::Semaphore(semaphore) => {
-                let wait = semaphore.clone().acquire_owned();
-                tokio::spawn(started.then(|()| wait).map(move |permit| {
-                    departing.depart();
+                spawn(progress, semaphore.clone().acquire_owned(), |permit| {
                     permit?.forget();
                     Ok(())
-                }))
+                })
             }
         });
     }
@@ -126,6 +116,20 @@ async fn enqueue(
         "the window ended before all tasks waited"
     );
     Ok(tasks)
+}
+
+/// Combinators, because an async block would reserve space for the awaited future twice.
+fn spawn<T: Send + 'static>(
+    progress: &Arc<TaskProgress>,
+    wait: impl Future<Output = T> + Send + 'static,
+    end: fn(T) -> anyhow::Result<()>,
+) -> JoinHandle<anyhow::Result<()>> {
+    let (starting, departing) = (progress.clone(), progress.clone());
+    let started = future::lazy(move |_| starting.started.fetch_add(1, Ordering::Relaxed));
+    tokio::spawn(started.then(|_| wait).map(move |result| {
+        departing.departures.lock().push(Instant::now());
+        end(result)
+    }))
 }
 
 /// Nanoseconds between departures. Fails if more requests departed than the limit allows.
@@ -165,16 +169,6 @@ fn depart(
     Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
 }
 
-impl TaskProgress {
-    fn started(&self) {
-        self.started.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn depart(&self) {
-        self.departures.lock().push(Instant::now());
-    }
-}
-
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -201,7 +195,7 @@ impl Target {
             Kind::Pending => return Ok(Self::Pending),
             Kind::Semaphore => return Ok(Self::Semaphore(Arc::new(Semaphore::new(0)))),
             Kind::Memory => limiter.build()?,
-            Kind::Redis => limiter.store(server.store().await?).build()?,
+            Kind::Redis => limiter.store(store(server).await?).build()?,
         };
         let key = Key::new("shared");
         limiter.reset(key.clone()).await?;

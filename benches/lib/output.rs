@@ -31,19 +31,30 @@ pub struct Output {
 
 pub struct Table {
     name: &'static str,
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
 }
 
 pub enum Cell {
     Text(String),
-    Count(u64),
-    /// Shown with one decimal place, if below 100.
-    Figure(f64),
-    /// Shown with two decimal places, if below 100.
-    Ratio(f64),
-    /// Shown with four decimal places.
-    Fraction(f64),
+    /// A number with this many decimal places, of which one and two are left out from 100 on.
+    Number(f64, usize),
+}
+
+pub fn text(text: impl Into<String>) -> Cell {
+    Cell::Text(text.into())
+}
+
+pub fn count(count: impl Into<f64>) -> Cell {
+    Cell::Number(count.into().trunc(), 0)
+}
+
+pub fn figure(value: f64) -> Cell {
+    Cell::Number(value, 1)
+}
+
+pub fn ratio(value: f64) -> Cell {
+    Cell::Number(value, 2)
 }
 
 /// A bound on a figure.
@@ -58,24 +69,8 @@ struct Bound {
 /// Divisor of times and counts with `--quick`.
 const QUICK: u32 = 10;
 
-impl Options {
-    /// This duration, reduced with `--quick`.
-    pub fn time(&self, time: Duration) -> Duration {
-        time / self.divisor()
-    }
-
-    /// This count, reduced with `--quick`.
-    pub fn count(&self, count: u64) -> u64 {
-        (count / u64::from(self.divisor())).max(1)
-    }
-
-    fn divisor(&self) -> u32 {
-        if self.quick { QUICK } else { 1 }
-    }
-}
-
 impl Output {
-    /// With the options of the command line. `about` is the first line of the help.
+    /// With the options of the command line.
     #[must_use]
     pub fn parse(about: &'static str) -> Self {
         let command = Command::new(env!("CARGO_PKG_NAME")).about(about);
@@ -90,16 +85,26 @@ impl Output {
         }
     }
 
+    /// This duration, reduced with `--quick`.
+    pub fn time(&self, time: Duration) -> Duration {
+        time / self.divisor()
+    }
+
+    /// This count, reduced with `--quick`.
+    pub fn count(&self, count: u32) -> u32 {
+        (count / self.divisor()).max(1)
+    }
+
+    fn divisor(&self) -> u32 {
+        if self.options.quick { QUICK } else { 1 }
+    }
+
     pub fn table(&self, table: &Table) {
         if self.options.json {
             table.lines().for_each(|line| println!("{line}"));
         } else {
             println!("{table}");
         }
-    }
-
-    pub fn options(&self) -> &Options {
-        &self.options
     }
 
     pub fn at_most(&mut self, claim: impl Into<String>, value: f64, most: f64) {
@@ -119,15 +124,12 @@ impl Output {
         });
     }
 
-    /// Prints the bounds.
-    ///
-    /// Fails with `--check` if a bound is not met.
+    /// Prints the bounds. Fails with `--check` if a bound is not met.
     pub fn finish(self) -> anyhow::Result<()> {
         for bound in &self.bounds {
-            if self.options.json {
-                println!("{}", bound.line());
-            } else {
-                println!("{bound}");
+            match self.options.json {
+                true => println!("{}", bound.line()),
+                false => println!("{bound}"),
             }
         }
         let missed = self.bounds.iter().filter(|bound| !bound.is_met()).count();
@@ -141,12 +143,12 @@ impl Output {
 }
 
 impl Table {
-    pub fn new(name: &'static str, columns: &'static [&'static str]) -> Self {
-        let rows = Vec::new();
+    /// An empty table. `columns` has their names, with ` | ` between them.
+    pub fn new(name: &'static str, columns: &'static str) -> Self {
         Self {
             name,
-            columns,
-            rows,
+            columns: columns.split(" | ").collect(),
+            rows: Vec::new(),
         }
     }
 
@@ -166,17 +168,11 @@ impl Table {
 }
 
 impl Cell {
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(text.into())
-    }
-
     fn json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
-            Self::Count(count) => json!(count),
-            Self::Figure(value) | Self::Ratio(value) | Self::Fraction(value) => {
-                json!((value * 1e4).round() / 1e4)
-            }
+            Self::Number(count, 0) => json!(*count as u64),
+            Self::Number(value, _) => json!((value * 1e4).round() / 1e4),
         }
     }
 }
@@ -198,33 +194,17 @@ impl Bound {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut name = self.name.chars();
-        let first = name.next().map(|first| first.to_ascii_uppercase());
-        writeln!(f, "{}{}:\n", String::from_iter(first), name.as_str())?;
-        let rows: Vec<Vec<String>> = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(Cell::to_string).collect())
-            .collect();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|place| {
-                let cells = rows
-                    .iter()
-                    .filter_map(|row| row.get(place))
-                    .map(String::len);
-                cells.chain([self.columns[place].len()]).max().unwrap_or(0)
-            })
-            .collect();
-        for (column, width) in self.columns.iter().zip(&widths) {
-            write!(f, "| {column:<width$} ")?;
-        }
-        writeln!(f, "|")?;
-        for width in &widths {
-            write!(f, "| {} ", "-".repeat(*width))?;
-        }
-        writeln!(f, "|")?;
-        for row in &rows {
-            for (cell, width) in row.iter().zip(&widths) {
+        let (first, rest) = self.name.split_at(1);
+        writeln!(f, "{}{rest}:\n", first.to_ascii_uppercase())?;
+        let names = self.columns.iter().map(ToString::to_string).collect();
+        let rows = self.rows.iter();
+        let rows = rows.map(|row| row.iter().map(Cell::to_string).collect());
+        let mut lines: Vec<Vec<String>> = [names].into_iter().chain(rows).collect();
+        let width = |place: usize| lines.iter().map(move |line| line[place].len()).max();
+        let widths: Vec<_> = (0..self.columns.len()).filter_map(width).collect();
+        lines.insert(1, widths.iter().map(|width| "-".repeat(*width)).collect());
+        for line in lines {
+            for (cell, width) in line.iter().zip(&widths) {
                 write!(f, "| {cell:<width$} ")?;
             }
             writeln!(f, "|")?;
@@ -237,13 +217,9 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            Self::Count(count) => f.write_str(&in_groups(*count)),
-            Self::Figure(value) | Self::Ratio(value) if *value >= 100.0 => {
-                f.write_str(&in_groups(value.round() as u64))
-            }
-            Self::Figure(value) => write!(f, "{value:.1}"),
-            Self::Ratio(value) => write!(f, "{value:.2}"),
-            Self::Fraction(value) => write!(f, "{value:.4}"),
+            Self::Number(count, 0) => f.write_str(&in_groups(*count)),
+            Self::Number(value, 1..=2) if *value >= 100.0 => f.write_str(&in_groups(*value)),
+            Self::Number(value, places) => write!(f, "{value:.places$}"),
         }
     }
 }
@@ -251,15 +227,15 @@ impl fmt::Display for Cell {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.is_met() { "met   " } else { "MISSED" };
-        let [value, limit] = [self.value, self.limit].map(|figure| Cell::Ratio(figure).to_string());
+        let [value, limit] = [self.value, self.limit].map(ratio);
         let Self { claim, side, .. } = self;
         write!(f, "{verdict} {claim}: {value}, at {side} {limit}")
     }
 }
 
-/// The digits in groups of three: `12,345`.
-fn in_groups(number: u64) -> String {
-    let digits = number.to_string();
+/// The digits of a rounded number in groups of three: `12,345`.
+fn in_groups(number: f64) -> String {
+    let digits = format!("{number:.0}");
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
