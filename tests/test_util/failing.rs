@@ -1,15 +1,16 @@
 //! A failing store fails as its test says, and otherwise does what the store inside does.
 
+use std::time::Duration;
+
 use tokio::time::sleep;
 use tower_throttle::store::contents::{Command, Operation};
 use tower_throttle::store::{Call, MemoryStore, Store};
 use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+use tower_throttle::{Limiter, Quota};
 
-use super::MS;
-
-fn per_hour(limit: u32) -> LimiterBuilder {
-    Limiter::builder().quota(Quota::per_hour(limit))
+fn limiter(store: impl Store) -> Limiter {
+    let limiter = Limiter::builder().quota(Quota::per_hour(10)).store(store);
+    limiter.build().expect("a valid policy")
 }
 
 #[tokio::test(start_paused = true)]
@@ -23,10 +24,7 @@ async fn each_fault_fails_calls_as_its_table_says() {
     ] {
         let embedded = MemoryStore::new();
         let store = FailingStore::new(embedded.clone());
-        let inside = per_hour(10).store(embedded).build();
-        let inside = inside.expect("a valid policy");
-        let limiter = per_hour(10).store(store.clone()).build();
-        let limiter = limiter.expect("a valid policy");
+        let (inside, limiter) = (limiter(embedded), limiter(store.clone()));
         limiter.acquire("other").await.expect("a permit");
         store.fail_with(fault);
 
@@ -43,7 +41,7 @@ async fn each_fault_fails_calls_as_its_table_says() {
 
         let before = store.pings();
         let waiting = tokio::spawn(limiter.acquire("a"));
-        sleep(200 * MS).await;
+        sleep(Duration::from_millis(200)).await;
         assert_eq!(store.pings() > before, is_outage, "{fault:?}");
         store.recover();
         let result = waiting.await.expect("no panic");
@@ -54,8 +52,7 @@ async fn each_fault_fails_calls_as_its_table_says() {
 #[tokio::test(start_paused = true)]
 async fn as_many_calls_fail_as_the_test_says() {
     let store = FailingStore::new(MemoryStore::new());
-    let limiter = per_hour(10).store(store.clone()).build();
-    let limiter = limiter.expect("a valid policy");
+    let limiter = limiter(store.clone());
     limiter.acquire("a").await.expect("a permit");
     store.fail_next(2, Fault::Refusal);
     let mut failed = Vec::new();
