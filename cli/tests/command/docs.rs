@@ -52,6 +52,7 @@ fn output_matches_the_snapshots_and_has_no_passwords() {
     cases()
         .case("tests/command/help.trycmd")
         .case("tests/command/cases.trycmd")
+        .case("tests/command/simulations.trycmd")
         .run();
     let lines = include_str!("cases.trycmd").lines();
     let mut printed = lines.filter(|line| !line.starts_with("$ "));
