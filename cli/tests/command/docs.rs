@@ -3,7 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use support::redis_server::RedisServer;
+use support::spend::{spend, under};
 use trycmd::TestCases;
+
+use super::connect;
 
 /// Runs the commands in the `console` blocks of a page, and compares their output. The working directory contains the
 /// `toml` blocks that start with a file name. `TRYCMD=overwrite` writes the output into the page.
@@ -57,4 +61,27 @@ fn output_matches_the_snapshots_and_has_no_passwords() {
     let lines = include_str!("cases.trycmd").lines();
     let mut printed = lines.filter(|line| !line.starts_with("$ "));
     assert_eq!(printed.find(|line| line.contains("hunter")), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_about_keys_matches_the_snapshot() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    for key in ["a", "list", "b"] {
+        spend(&store, under(&["10/h"]), key, 3).await;
+    }
+    spend(&store, under(&["5/m gcra burst=5"]).name("z"), "b", 1).await;
+    server.command::<()>(&["SET", "throttle:{a}:z", "hello"]);
+    server.command::<()>(&["LPUSH", "throttle:{list}:z", "x"]);
+    let url = server.url();
+    let run = move || {
+        let cases = cases();
+        cases
+            .env("REDIS_URL", url)
+            .case("tests/command/keys.trycmd");
+        cases.run();
+    };
+    tokio::task::spawn_blocking(run).await.expect("no panic");
+    let created: Vec<String> = server.command(&["KEYS", "*nope*"]);
+    assert!(created.is_empty(), "{created:?}");
 }

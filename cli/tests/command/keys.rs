@@ -143,18 +143,11 @@ async fn a_running_limiter_obeys_pause_and_resume() {
     assert_includes(&paused["policies"], &expected);
     assert!(!is_granted(&limiter).await);
     let waiting = tokio::spawn(async move { limiter.acquire("api").await.map(|_| Instant::now()) });
-    let shorter = run_async(&server, "pause api 1s").await.printed();
-    assert_has(&shorter, "because of an earlier pause");
-    let shown = run_async(&server, "show api").await.printed();
-    assert_has(&shown, "\n  paused     for 59m ");
-
     let before = Instant::now();
     let resumed = run_async(&server, "resume api --json").await.json();
     assert_includes(&resumed["policies"], &json!([{ "resumed": true }]));
     let departed = timeout(LONG, waiting).await.expect("in time");
     assert!(departed.expect("no panic").expect("a permit") >= before);
-    let twice = run_async(&server, "resume api").await.printed();
-    assert_has(&twice, "was not paused");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,6 +170,7 @@ async fn an_idle_key_can_be_paused_under_every_quota() {
         let shown = shown["policies"][0]["quotas"].as_array().map(Vec::len);
         assert_eq!(shown, Some(quotas.len()));
         run_async(&server, "resume api").await.printed();
+        // The limiter may remember its refusal until the nudge arrives.
         let resumed = timeout(LONG, limiter.acquire("api")).await;
         resumed.expect("in time").expect("a permit");
     }
