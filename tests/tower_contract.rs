@@ -88,21 +88,19 @@ where
 /// All clones of a [`Strict`] service share this.
 #[derive(Debug, Default)]
 struct Gate {
-    open: bool,
-    polled: usize,
+    is_open: bool,
     /// How many clones are ready and were not called.
     set_aside: usize,
-    calls: Vec<(String, Duration)>,
+    calls: Vec<(String, Instant)>,
     wakers: Vec<Waker>,
 }
 
 /// A service that gets ready while its gate is open, and panics when it is called without having
 /// got ready, itself and since its last call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Strict {
     gate: Arc<Mutex<Gate>>,
-    origin: Instant,
-    ready: bool,
+    is_ready: bool,
     /// How long each clone takes to get ready, from when it is first asked.
     warm_up: Duration,
     warming: Option<Pin<Box<Sleep>>>,
@@ -110,22 +108,8 @@ struct Strict {
 
 impl Strict {
     fn open() -> Self {
-        let gate = Gate {
-            open: true,
-            ..Gate::default()
-        };
-        Self {
-            gate: Arc::new(Mutex::new(gate)),
-            origin: Instant::now(),
-            ready: false,
-            warm_up: Duration::ZERO,
-            warming: None,
-        }
-    }
-
-    fn closed() -> Self {
-        let service = Self::open();
-        service.gate().open = false;
+        let service = Self::default();
+        service.set_open(true);
         service
     }
 
@@ -133,43 +117,30 @@ impl Strict {
         self.gate.lock().expect("no panic within")
     }
 
-    fn set_open(&self, open: bool) {
+    fn set_open(&self, is_open: bool) {
         let mut gate = self.gate();
-        gate.open = open;
+        gate.is_open = is_open;
         gate.wakers.drain(..).for_each(Waker::wake);
     }
 
     /// The paths that were called, in order, and when.
-    fn calls(&self) -> Vec<(String, Duration)> {
-        self.gate().calls.clone()
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.calls().into_iter().map(|it| it.0).collect()
-    }
-
-    fn history(&self) -> History {
-        self.gate().calls.iter().map(|(_, at)| *at).collect()
+    fn calls(&self) -> (Vec<String>, History) {
+        let (paths, at): (_, Vec<_>) = self.gate().calls.iter().cloned().unzip();
+        (paths, at.into_iter().collect())
     }
 }
 
 impl Clone for Strict {
     fn clone(&self) -> Self {
-        Self {
-            gate: self.gate.clone(),
-            origin: self.origin,
-            ready: false,
-            warm_up: self.warm_up,
-            warming: None,
-        }
+        let mut clone = Self::default();
+        (clone.gate, clone.warm_up) = (self.gate.clone(), self.warm_up);
+        clone
     }
 }
 
 impl Drop for Strict {
     fn drop(&mut self) {
-        if self.ready {
-            self.gate().set_aside -= 1;
-        }
+        self.gate().set_aside -= usize::from(self.is_ready);
     }
 }
 
@@ -179,33 +150,31 @@ impl Service<Request<()>> for Strict {
     type Future = Ready<Result<Response<()>, Infallible>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        let mut gate = self.gate.lock().expect("no panic within");
-        gate.polled += 1;
-        if self.ready {
+        if self.is_ready {
             return Poll::Ready(Ok(()));
         }
-        if !gate.open {
+        let mut gate = self.gate.lock().expect("no panic within");
+        if !gate.is_open {
             gate.wakers.push(cx.waker().clone());
             return Poll::Pending;
         }
         if !self.warm_up.is_zero() {
-            let warming = self
-                .warming
-                .get_or_insert_with(|| Box::pin(sleep(self.warm_up)));
+            let warm_up = || Box::pin(sleep(self.warm_up));
+            let warming = self.warming.get_or_insert_with(warm_up);
             std::task::ready!(warming.as_mut().poll(cx));
         }
-        self.ready = true;
+        self.is_ready = true;
         gate.set_aside += 1;
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<()>) -> Self::Future {
-        assert!(self.ready, "called without being ready: {}", request.uri());
-        self.ready = false;
-        let call = (request.uri().path().to_owned(), self.origin.elapsed());
+        let path = request.uri().path().to_owned();
+        assert!(self.is_ready, "called without being ready: {path}");
+        self.is_ready = false;
         let mut gate = self.gate();
         gate.set_aside -= 1;
-        gate.calls.push(call);
+        gate.calls.push((path, Instant::now()));
         ready(Ok(Response::new(())))
     }
 }
@@ -268,30 +237,11 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_is_made_ready_only_when_the_request_may_depart() {
-    let strict = Strict::open();
-    let service = layer(per_second(1)).layer(strict.clone());
-    let first = start(&service, "/a").await;
-    let second = start(&service, "/b").await;
-    first.await.expect("no panic").expect("an answer");
-    sleep(STEP - MS).await;
-    assert_eq!(strict.gate().polled, 1, "by the first");
-    assert_eq!(strict.paths(), ["/a"]);
-
-    second.await.expect("no panic").expect("an answer");
-    let calls = strict.calls();
-    assert!(calls[1].1 >= STEP, "{calls:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn only_the_very_clone_that_got_ready_is_called() {
-    let (strict, layer) = (Strict::closed(), layer(per_second(5)));
+    let (strict, layer) = (Strict::default(), layer(per_second(5)));
     is_called_when_it_is_ready(&strict, layer.layer(strict.clone())).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_that_is_not_clone_is_called_only_when_it_is_ready() {
-    let (strict, layer) = (Strict::closed(), layer(per_second(5)).shared());
+    // A service that is not `Clone` is shared.
+    let (strict, layer) = (Strict::default(), layer.shared());
     let service = layer.layer(BoxService::new(strict.clone()));
     is_called_when_it_is_ready(&strict, service).await;
 }
@@ -316,28 +266,29 @@ where
     for answer in answers.expect("an end") {
         answer.expect("an answer");
     }
-    assert_eq!(strict.calls().len(), 40);
-    strict.history().assert_at_most(5, SECOND);
+    let history = strict.calls().1;
+    assert_eq!(history.len(), 40);
+    history.assert_at_most(5, SECOND);
     assert_eq!(strict.gate().set_aside, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_gets_ready_too_late_is_called_with_another_permit() {
-    let strict = Strict::closed();
+    let strict = Strict::default();
     let service = layer(per_second(1)).layer(strict.clone());
+    let begun = Instant::now();
     let late = start(&service, "/late").await;
     sleep(GUARD * 50).await;
-    assert!(strict.calls().is_empty());
+    assert!(strict.gate().calls.is_empty());
     strict.set_open(true);
     late.await.expect("no panic").expect("an answer");
+    // The permit at 0 was given back, so the late request need not wait; the next one counts from then on.
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
     let next = start(&service, "/next").await;
     next.await.expect("no panic").expect("an answer");
-
-    // The permit at 0 was given back, so the late request need not wait; the next one counts from then on.
-    let calls = strict.calls();
-    assert_eq!(strict.paths(), ["/late", "/next"]);
-    assert!(calls[0].1 >= GUARD * 50 && calls[0].1 < SECOND, "{calls:?}");
-    strict.history().assert_at_most(1, SECOND);
+    let (paths, history) = strict.calls();
+    assert_eq!(paths, ["/late", "/next"]);
+    history.assert_at_most(1, SECOND);
     assert_eq!(strict.gate().set_aside, 0);
 }
 
@@ -345,11 +296,9 @@ async fn a_service_that_gets_ready_too_late_is_called_with_another_permit() {
 async fn a_service_that_takes_longer_to_get_ready_than_permits_are_valid_is_called_at_last() {
     let mut strict = Strict::open();
     strict.warm_up = GUARD * 5;
-    let service = layer(per_second(1)).layer(strict.clone());
+    let service = layer(per_second(1)).layer(strict);
     let answer = timeout(60 * SECOND, service.oneshot(get("/slow"))).await;
-    let polled = strict.gate().polled;
-    let answer = answer.unwrap_or_else(|_| panic!("not called, but polled {polled} times"));
-    answer.expect("an answer");
+    answer.expect("a call").expect("an answer");
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +318,7 @@ async fn a_shared_service_answers_several_requests_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
-    let strict = Strict::closed();
+    let strict = Strict::default();
     let limiter = per_second(10).build().expect("a valid policy");
     let layer = ThrottleLayer::new(limiter.clone())
         .key(|request: &Request<()>| request.uri().path().to_owned())
@@ -391,7 +340,8 @@ async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
     }
     strict.set_open(true);
     paused.await.expect("no panic").expect("an answer");
-    assert_eq!(strict.paths(), ["/other", "/other", "/other", "/paused"]);
+    let paths = strict.calls().0;
+    assert_eq!(paths, ["/other", "/other", "/other", "/paused"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -564,7 +514,7 @@ async fn exempt_requests_are_not_delayed_and_carry_no_departure() {
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert!(!waiting.is_finished());
-    assert_eq!(strict.calls().len(), 51);
+    assert_eq!(strict.gate().calls.len(), 51);
 }
 
 #[tokio::test(start_paused = true)]
