@@ -139,11 +139,11 @@ mod tests {
     const RANK: (u64, u64) = (2, 1);
     const WAIT: Duration = Duration::from_millis(500);
 
-    fn denied(cost: u32, sent: Instant) -> Denied {
+    fn denied(cost: u32, sent: Instant, wait: Duration) -> Denied {
         Denied {
             cost: Costs::from(cost),
             rank: RANK,
-            earliest: sent + WAIT,
+            earliest: sent + wait,
             standing: Standing::default(),
             sent,
         }
@@ -151,89 +151,67 @@ mod tests {
 
     #[test]
     fn a_denial_holds_for_earlier_bounds_and_the_same_cost_or_more_for_a_second() {
-        let denials = Denials::new(10);
-        let (key, now) = (Key::new("a"), Instant::now());
-        denials.note(&key, denied(3, now));
-        let find = |cost, after| {
-            denials
-                .find(&key, &Costs::from(cost), RANK, now + after, now)
-                .is_some()
-        };
-        assert!(find(3, Duration::ZERO) && find(4, WAIT / 2));
-        assert!(!find(2, Duration::ZERO) && !find(3, WAIT));
-        assert!(
-            denials
-                .find(&key, &3.into(), RANK, now, now + WAIT)
-                .is_none()
-        );
-        let long = Denied {
-            earliest: now + 100 * WAIT,
-            ..denied(1, now)
-        };
-        denials.note(&key, long);
-        let find = |after| {
-            denials
-                .find(&key, &1.into(), RANK, now + after, now + after)
-                .is_some()
-        };
-        assert!(find(WAIT) && !find(2 * WAIT));
+        let (denials, key, start) = (Denials::new(10), Key::new("a"), Instant::now());
+        for (wait, cost, bound, now, is_denied) in [
+            (WAIT, 3, Duration::ZERO, Duration::ZERO, true),
+            (WAIT, 4, WAIT / 2, Duration::ZERO, true),
+            (WAIT, 2, Duration::ZERO, Duration::ZERO, false),
+            (WAIT, 3, WAIT, Duration::ZERO, false),
+            (WAIT, 3, Duration::ZERO, WAIT, false),
+            (100 * WAIT, 3, WAIT, WAIT, true),
+            (100 * WAIT, 3, 2 * WAIT, 2 * WAIT, false),
+        ] {
+            denials.note(&key, denied(3, start, wait));
+            let found = denials.find(&key, &cost.into(), RANK, start + bound, start + now);
+            assert_eq!(found.is_some(), is_denied, "{cost} {bound:?} {now:?}");
+        }
     }
 
     #[test]
     fn an_answer_to_a_call_before_a_return_denies_nothing() {
         let denials = Denials::new(10);
-        let (key, sent) = (Key::new("a"), Instant::now());
-        denials.forget(Some(&key));
-        denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, &1.into(), RANK, sent, sent).is_none());
+        let sent = Instant::now();
+        let is_denied = |key: &str, sent| {
+            let key = Key::new(key);
+            denials.note(&key, denied(1, sent, WAIT));
+            denials.find(&key, &1.into(), RANK, sent, sent).is_some()
+        };
+        denials.forget(Some(&Key::new("a")));
+        assert!(!is_denied("a", sent));
         let sent = Instant::now() + Duration::from_millis(1);
-        denials.note(&key, denied(1, sent));
-        assert!(denials.find(&key, &1.into(), RANK, sent, sent).is_some());
+        assert!(is_denied("a", sent));
         // Long keys are not remembered.
-        let long = Key::new("a".repeat(257));
-        denials.note(&long, denied(1, sent));
-        assert!(denials.find(&long, &1.into(), RANK, sent, sent).is_none());
+        assert!(!is_denied(&"a".repeat(257), sent));
     }
 
-    #[test]
-    fn an_older_state_does_not_replace_a_newer_one() {
-        let (seen, key) = (Seen::default(), Key::new("a"));
-        let state = |version| SeenState {
+    fn state(version: u64, clock_sets: u64, expires: Instant) -> SeenState {
+        let generation = 1;
+        SeenState {
             known: Known {
-                generation: 1,
+                generation,
                 version,
             },
             quarantined_until: 0,
-            expires: Instant::now() + WAIT,
-            clock_sets: 0,
-        };
-        for version in [7, 9, 8] {
-            seen.note(&key, state(version));
+            expires,
+            clock_sets,
         }
-        assert_eq!(seen.get(&key).unwrap().known.version, 9);
-        // The clock was set since.
-        let reset = SeenState {
-            clock_sets: 1,
-            ..state(2)
-        };
-        seen.note(&key, reset);
-        assert_eq!(seen.get(&key).unwrap().known.version, 2);
+    }
+
+    #[test]
+    fn an_older_state_does_not_replace_a_newer_one_unless_the_clock_was_set() {
+        let (seen, key) = (Seen::default(), Key::new("a"));
+        let expires = Instant::now() + WAIT;
+        for (version, clock_sets, kept) in [(7, 0, 7), (9, 0, 9), (8, 0, 9), (2, 1, 2)] {
+            seen.note(&key, state(version, clock_sets, expires));
+            assert_eq!(seen.get(&key).unwrap().known.version, kept);
+        }
     }
 
     #[test]
     fn expired_states_are_dropped() {
         let (seen, now) = (Seen::default(), Instant::now());
         for number in 0..10_000 {
-            let state = SeenState {
-                known: Known {
-                    generation: 1,
-                    version: 1,
-                },
-                quarantined_until: 0,
-                expires: now,
-                clock_sets: 0,
-            };
-            seen.note(&Key::new(format!("{number}")), state);
+            seen.note(&Key::new(format!("{number}")), state(1, 0, now));
         }
         assert!(seen.0.lock().len() < 10);
     }

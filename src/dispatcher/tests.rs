@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::Quota;
 use crate::key::Key;
+use crate::peek::Peek;
 use crate::policy::Recovery;
 use crate::policy::{Plan, PolicyParts};
 use crate::priority::Rank;
@@ -21,6 +22,7 @@ mod load;
 mod places;
 mod runtimes;
 mod scenarios;
+mod simulation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,10 +38,17 @@ fn plan(quota: Quota, fallback: Option<Quota>) -> Plan {
     }
 }
 
-fn embedded(quota: Quota) -> Arc<Handle> {
-    let store = MemoryStore::new();
+fn parts(quotas: &str) -> PolicyParts {
+    PolicyParts {
+        quotas: quotas.split(" + ").map(|it| it.parse().unwrap()).collect(),
+        ..PolicyParts::default()
+    }
+}
+
+fn embedded(quotas: &str) -> Arc<Handle> {
+    let (store, plan) = (MemoryStore::new(), parts(quotas).plan().unwrap());
     let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
-    Handle::new(&dispatcher, plan(quota, None), Settings::default(), 0)
+    Handle::new(&dispatcher, plan, Settings::default(), 0)
 }
 
 impl Handle {
@@ -89,6 +98,11 @@ fn assert_since(start: Instant, millis: std::ops::Range<u64>) {
 fn new_runtime() -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap()
+}
+
+fn paused_runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap()
 }
 
 /// A store behind a network: each call takes a round trip, and some fail.
@@ -288,6 +302,19 @@ fn served(quota: Quota) -> (Arc<Remote>, Arc<Handle>) {
 fn remote(store: &Arc<Remote>, quota: Quota, fallback: Option<Quota>) -> Arc<Handle> {
     let dispatcher = Dispatcher::new(store.clone(), None, "".into());
     Handle::new(&dispatcher, plan(quota, fallback), Settings::default(), 100)
+}
+
+fn process(store: &Arc<Remote>, parts: &PolicyParts) -> Arc<Handle> {
+    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
+    let plan = parts.clone().plan().unwrap();
+    Handle::new(&dispatcher, plan, Settings::default(), 0)
+}
+
+/// The places that are held in a store.
+async fn held(memory: &MemoryStore, parts: &PolicyParts) -> u32 {
+    let handle = process(&Remote::on(memory.clone(), Duration::ZERO), parts);
+    let snapshot = Peek::new(handle, key()).await.unwrap();
+    snapshot.places().map_or(0, |it| it.held)
 }
 
 #[test]

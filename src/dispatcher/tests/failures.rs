@@ -1,8 +1,7 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
 use super::*;
-use crate::Algorithm;
-use crate::algorithm::{Command, Mode, Settlement, Taken};
+use crate::algorithm::{Command, Mode, Taken};
 
 /// A policy under strict recovery.
 fn strict(quota: Quota) -> Plan {
@@ -293,7 +292,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forfeited_permit_is_not_used_during_a_pause() {
-    let handle = embedded(Quota::new(1, 100 * SECOND));
+    let handle = embedded("1/100s");
     let granted = spawn(&handle, 1).await.unwrap().unwrap();
     let start = Instant::now();
     let second = spawn(&handle, 1);
@@ -314,31 +313,6 @@ async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_waits_for_no_departure() {
-    let (_, handle) = served(Quota::new(1, SECOND / 10));
-    depart(&handle, 1).await.unwrap();
-    pass(50).await;
-    assert!(!tries(&handle, 1).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_guard_doubles_once_for_all_requests_that_are_late() {
-    let handle = embedded(Quota::per_second(50));
-    let guard = handle.guard.current();
-    let start = Instant::now();
-    let waiting = (0..100).map(|_| spawn(&handle, 1));
-    let waiting: Vec<_> = waiting.collect();
-    pass(980).await;
-    tokio::time::advance(Duration::from_millis(200)).await;
-    for waiting in waiting {
-        waiting.await.unwrap().unwrap();
-    }
-    // They were late.
-    assert_since(start, 1_180..10_000);
-    assert!(handle.guard.current() <= 2 * guard);
-}
-
-#[tokio::test(start_paused = true)]
 async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
     let store = Remote::new(Duration::from_millis(2));
     let dispatcher = Dispatcher::new(store, None, "".into());
@@ -349,48 +323,4 @@ async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
         let departed = timeout(SECOND, waiting).await.expect("in time");
         departed.unwrap().unwrap();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_depart_under_the_current_quota() {
-    let store = Remote::new(Duration::from_millis(100));
-    let handle = remote(&store, Quota::new(5, 3_600 * SECOND), None);
-    depart(&handle, 5).await.unwrap();
-    let start = Instant::now();
-    let costs = [5, 1];
-    let [costly, cheap] = costs.map(|cost| spawn(&handle, cost));
-    // The call is under way when the quota changes.
-    pass(50).await;
-    handle.set_plan(plan(Quota::new(4, 2 * SECOND), None));
-    let refusal = costly.await.unwrap();
-    assert!(matches!(refusal, Err(Refusal::TooCostly)), "{refusal:?}");
-    cheap.await.unwrap().unwrap();
-    assert_since(start, 0..3_000);
-}
-
-#[tokio::test(start_paused = true)]
-async fn departures_that_other_counters_have_recorded_stay_charged() {
-    let store = Remote::new(Duration::from_millis(100));
-    let quota = Quota::new(10, 3_600 * SECOND);
-    let handle = remote(&store, quota, None);
-    depart(&handle, 1).await.unwrap();
-    let waiting = spawn(&handle, 1);
-    // The call is under way when the quota changes.
-    pass(50).await;
-    let other = quota.algorithm(Algorithm::Gcra { burst: 10 });
-    handle.set_plan(plan(other, None));
-    let granted = waiting.await.unwrap().unwrap();
-    depart(&handle, 5).await.unwrap();
-    pass(1_000).await;
-    assert_eq!(store.remaining(&handle), 5);
-    let settlement = Settlement {
-        recorded: granted.turn.recorded,
-        unit: 0,
-        difference: -1,
-    };
-    assert!(!handle.settle(&key(), (&granted.turn, granted.place), &[settlement]));
-    handle.forfeit(&key(), granted);
-    pass(1_000).await;
-    assert_eq!(store.remaining(&handle), 5);
-    assert_eq!(handle.queues(), 0);
 }

@@ -87,7 +87,7 @@ async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
 async fn ten_thousand_requests_wait_at_little_cost() {
     let quota = Quota::per_second(500);
     for bound in [None, Some(30 * SECOND)] {
-        assert_eq!(wait_all(&embedded(quota), bound).await, MANY);
+        assert_eq!(wait_all(&embedded("500/s"), bound).await, MANY);
         let store = Remote::new(Duration::from_millis(20));
         assert_eq!(wait_all(&remote(&store, quota, None), bound).await, MANY);
         assert!(store.calls() <= 1_000, "{} calls", store.calls());

@@ -125,7 +125,7 @@ fn no_request_is_forgotten_on_several_threads() {
         let store = Remote::new(Duration::from_millis(1));
         let handles = [
             remote(&store, Quota::new(20, SECOND / 50), None),
-            embedded(Quota::new(20, SECOND / 50)),
+            embedded("20/20ms"),
         ];
         runtime.block_on(async {
             let mut tasks = Vec::new();

@@ -1,73 +1,33 @@
-//! Processes with round trips and failures share a key, in paused time: safety, rate, order and calls.
+//! What scenarios promise: safety, rate, order, calls and shares.
 
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
+use super::simulation::{
+    Done, Job, Outcome, Process, Scenario, Wish, burst, millis, of_rank, of_share, processes,
+};
 use super::*;
-use crate::priority::{Priority, Share};
-use crate::quota::Algorithm;
-use crate::test_util::history::History;
-
-/// A process and its failures. Times are milliseconds from the start.
-#[derive(Debug, Clone, Default)]
-struct Process {
-    round_trip: u64,
-    /// The arrival and the cost of each request.
-    arrivals: Vec<(u64, u32)>,
-    /// The arrival of each request of a high priority, which costs 1.
-    high: Vec<u64>,
-    /// The arrival of each request of another priority or of a share, which costs 1.
-    ranked: Vec<(u64, Rank)>,
-    /// The share of calls that are lost, half of them after they were executed.
-    lost_percent: u64,
-    /// The process does not reach the store from a time to another.
-    stopped: Option<(u64, u64)>,
-    /// From a time on, all requests are gone but so many.
-    cancelled: Option<(u64, usize)>,
-    killed: Option<u64>,
-}
-
-#[derive(Debug, Clone)]
-struct Departed {
-    process: usize,
-    arrival: Duration,
-    at: Duration,
-    cost: u32,
-    rank: Rank,
-}
-
-#[derive(Default)]
-struct Outcome {
-    departed: Vec<Departed>,
-    calls: u64,
-    guard: Duration,
-}
-
-fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// So many requests at this time.
-fn burst(at: u64, count: usize) -> Vec<(u64, u32)> {
-    vec![(at, 1); count]
-}
+use crate::policy::Lost;
+use crate::priority::Priority;
 
 /// Processes with requests at random times, so many per second each.
 fn random(count: usize, rate: f64, seconds: u64, costs: &[u32]) -> Vec<Process> {
     let mut rng = StdRng::seed_from_u64(7);
-    let mut arrivals = || {
+    let mut jobs = || {
         let mut at = 0.0;
         let next = || {
             at -= (1.0 - rng.random::<f64>()).ln() / rate * 1e3;
-            Some((at as u64, costs[rng.random_range(0..costs.len())]))
+            let cost = costs[rng.random_range(0..costs.len())];
+            let job = Job::at(at as u64);
+            Some(Job { cost, ..job })
         };
-        let arrivals = std::iter::from_fn(next);
-        arrivals.take_while(|it| it.0 < seconds * 1_000).collect()
+        let jobs = std::iter::from_fn(next);
+        jobs.take_while(|it| it.arrival < seconds * 1_000).collect()
     };
     let process = |_| Process {
         round_trip: 1,
-        arrivals: arrivals(),
+        jobs: jobs(),
         ..Process::default()
     };
     (0..count).map(process).collect()
@@ -79,140 +39,6 @@ fn three(change: impl Fn(usize, &mut Process)) -> Vec<Process> {
     let each = processes.iter_mut().enumerate();
     each.for_each(|(nth, process)| change(nth, process));
     processes
-}
-
-/// Runs until all requests have ended, and asserts the bounds of the quotas.
-#[track_caller]
-fn run(quotas: &[Quota], processes: &[Process]) -> Outcome {
-    run_with(quotas, [0.0; 5], processes)
-}
-
-#[track_caller]
-fn run_with(quotas: &[Quota], reserves: [f64; 5], processes: &[Process]) -> Outcome {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-    let ends = async { timeout(600 * SECOND, run_all(quotas, reserves, processes)).await };
-    let out = runtime.block_on(ends).expect("no request waits for ever");
-    quotas.iter().for_each(|quota| assert_safe(*quota, &out));
-    out
-}
-
-async fn run_all(quotas: &[Quota], reserves: [f64; 5], processes: &[Process]) -> Outcome {
-    let (memory, start) = (MemoryStore::new(), Instant::now());
-    let parts = PolicyParts {
-        quotas: quotas.iter().copied().collect(),
-        reserves,
-        ..PolicyParts::default()
-    };
-    let plan = parts.plan().expect("a policy");
-    let (mut tasks, mut handles) = (Vec::new(), Vec::new());
-    for (process, it) in processes.iter().enumerate() {
-        let store = Remote::on(memory.clone(), millis(it.round_trip));
-        store.set(Fault::Loses(it.lost_percent));
-        let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-        let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
-        let normal = it.arrivals.iter();
-        let normal = normal.map(|&(arrival, cost)| (arrival, cost, Rank::default()));
-        let high = it.high.iter().map(|&it| (it, 1, Priority::High.into()));
-        let ranked = it.ranked.iter();
-        let ranked = ranked.map(|(arrival, rank)| (*arrival, 1, rank.clone()));
-        for (nth, (arrival, cost, rank)) in normal.chain(high).chain(ranked).enumerate() {
-            let cancelled = it.cancelled.filter(|(_, kept)| nth >= *kept);
-            let ends = cancelled.map(|(at, _)| at).or(it.killed);
-            let (handle, arrival) = (handle.clone(), millis(arrival));
-            tasks.push(tokio::spawn(async move {
-                tokio::time::sleep_until(start + arrival).await;
-                let departs = async {
-                    let place = Position::new(Instant::now());
-                    let request = (&cost.into(), &rank);
-                    let waiting = handle.join(Mode::Wait, &key(), request, place, None);
-                    waiting?.await.map(|_| Instant::now())
-                };
-                let departed: Result<Result<_, Refusal>, _> = match ends {
-                    Some(at) => timeout(millis(at).saturating_sub(arrival), departs).await,
-                    None => Ok(departs.await),
-                };
-                let at = departed.ok()?.unwrap() - start;
-                Some(Departed {
-                    process,
-                    arrival,
-                    at,
-                    cost,
-                    rank,
-                })
-            }));
-        }
-        let stopped = it.stopped.map(|span| (Fault::Out, span));
-        let killed = it.killed.map(|at| (Fault::Silent, (at, 1 << 30)));
-        if let Some((fault, (from, until))) = killed.or(stopped) {
-            let (store, lost) = (store.clone(), it.lost_percent);
-            tokio::spawn(async move {
-                // Just before the requests of a killed process end.
-                tokio::time::sleep_until(start + millis(from) - millis(1)).await;
-                store.set(fault);
-                tokio::time::sleep_until(start + millis(until)).await;
-                store.set(Fault::Loses(lost));
-            });
-        }
-        handles.push((handle, store));
-    }
-    let mut out = Outcome::default();
-    for task in tasks {
-        out.departed.extend(task.await.unwrap());
-    }
-    out.departed.sort_by_key(|it| it.at);
-    out.calls = handles.iter().map(|(_, store)| store.calls()).sum();
-    let guards = handles.iter().map(|(handle, _)| handle.guard.current());
-    out.guard = guards.min().unwrap();
-    out
-}
-
-/// Asserts the bound of a quota.
-#[track_caller]
-fn assert_safe(quota: Quota, out: &Outcome) {
-    let events = out.departed.iter().map(|it| (it.at, it.cost.into()));
-    let (history, limit): (History, _) = (events.collect(), quota.limit().into());
-    let (window, interval) = (quota.window(), quota.window() / quota.limit());
-    let is_safe = match quota.counted_by() {
-        Algorithm::Spacing | Algorithm::LeakyBucket { .. } => history.too_close(interval).is_none(),
-        Algorithm::Gcra { burst } => history.burst(interval) <= burst.into(),
-        Algorithm::FixedWindow { .. } => history.fits_windows(limit, window),
-        _ => history.most_in_any(window) <= limit,
-    };
-    assert!(is_safe, "{quota}: {history:?}");
-}
-
-impl Outcome {
-    /// The units per second, of N / (W + guard), that depart between two seconds.
-    fn rate(&self, quotas: &[Quota], from: f64, until: f64) -> f64 {
-        let ideal = quotas.iter().map(|quota| {
-            let hold = match quota.counted_by() {
-                Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => self.guard,
-                Algorithm::Spacing => self.guard * quota.limit(),
-                _ => Duration::ZERO,
-            };
-            f64::from(quota.limit()) / (quota.window() + hold).as_secs_f64()
-        });
-        let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
-        let inside = self.departed.iter().filter(is_inside);
-        let units: u32 = inside.map(|it| it.cost).sum();
-        f64::from(units) / (until - from) / ideal.fold(f64::MAX, f64::min)
-    }
-
-    /// The share of requests that overtake one that arrived more than 250 ms, and a tenth of its wait, earlier.
-    fn unfair(&self, excused: Option<usize>) -> f64 {
-        let overtakes = |(nth, it): &(usize, &Departed)| {
-            self.departed[nth + 1..].iter().any(|other| {
-                let is_earlier = other.arrival + millis(250) < it.arrival;
-                is_earlier
-                    && Some(other.process) != excused
-                    && other.at > it.at + millis(20)
-                    && it.arrival - other.arrival > (other.at - other.arrival) / 10
-            })
-        };
-        let unfair = self.departed.iter().enumerate().filter(overtakes).count();
-        unfair as f64 / self.departed.len() as f64
-    }
 }
 
 /// The bounds of a scenario.
@@ -236,17 +62,42 @@ const USUAL: Bounds = Bounds {
     excused: None,
 };
 
+impl Bounds {
+    fn rate(self, rate: f64, unfair: f64) -> Self {
+        Self {
+            rate,
+            unfair,
+            ..self
+        }
+    }
+
+    fn calls(self, calls: f64) -> Self {
+        Self { calls, ..self }
+    }
+
+    fn span(self, from: f64, until: f64) -> Self {
+        let span = (from, until);
+        Self { span, ..self }
+    }
+
+    fn excused(self, process: usize) -> Self {
+        let excused = Some(process);
+        Self { excused, ..self }
+    }
+}
+
 #[track_caller]
-fn assert_within(name: &str, quotas: &str, processes: &[Process], bounds: Bounds) {
-    let quotas: Vec<Quota> = quotas.split(" + ").map(|it| it.parse().unwrap()).collect();
-    let out = run(&quotas, processes);
-    let rate = out.rate(&quotas, bounds.span.0, bounds.span.1);
+fn assert_within(name: &str, quotas: &str, processes: Vec<Process>, bounds: Bounds) {
+    let scenario = Scenario::new(quotas, processes);
+    let out = scenario.run();
+    let rate = out.rate(&scenario.parts.quotas, bounds.span.0, bounds.span.1);
     let unfair = out.unfair(bounds.excused);
-    let calls = out.calls as f64 / out.departed.len() as f64;
+    let calls = out.calls as f64 / out.done.len() as f64;
     let measured = format!("{name}: rate {rate:.3}, unfair {unfair:.4}, calls {calls:.3}");
     println!("{measured}");
     assert!(rate >= bounds.rate && unfair <= bounds.unfair, "{measured}");
     assert!(calls <= bounds.calls, "{measured}");
+    assert_eq!(out.refused, 0, "{name}");
 }
 
 #[test]
@@ -258,69 +109,42 @@ fn the_rate_and_the_order_hold_at_any_round_trip() {
         ([1, 1, 150], 0.9, 0.03),
     ] {
         let processes = three(|nth, it| it.round_trip = round_trips[nth]);
-        let bounds = Bounds {
-            rate,
-            unfair,
-            ..USUAL
-        };
-        assert_within(&format!("{round_trips:?} ms"), "100/s", &processes, bounds);
+        let bounds = USUAL.rate(rate, unfair);
+        assert_within(&format!("{round_trips:?} ms"), "100/s", processes, bounds);
     }
 }
 
 #[test]
-fn lost_calls_and_answers_cost_little() {
-    let bounds = Bounds {
-        unfair: 0.03,
-        ..USUAL
-    };
-    assert_within("lost", "100/s", &three(|_, it| it.lost_percent = 5), bounds);
-}
-
-#[test]
-fn a_stopped_or_killed_process_does_not_hold_back_the_others() {
-    let bounds = Bounds {
-        span: (7.0, 11.0),
-        excused: Some(1),
-        ..USUAL
-    };
+fn lost_calls_and_failing_processes_do_not_hold_back_the_others() {
+    let lost = three(|_, it| it.lost_percent = 5);
+    assert_within("lost", "100/s", lost, USUAL.rate(0.97, 0.03));
+    let bounds = USUAL.span(7.0, 11.0).excused(1);
     let stopped = three(|nth, it| it.stopped = (nth == 1).then_some((6_000, 9_500)));
-    assert_within("stopped", "100/s", &stopped, bounds);
+    assert_within("stopped", "100/s", stopped, bounds);
     let killed = three(|nth, it| it.killed = (nth == 1).then_some(6_000));
-    assert_within("killed", "100/s", &killed, bounds);
-    let mut oldest = three(|_, it| it.arrivals = burst(100, 1_000));
-    oldest[0].arrivals = burst(0, 1_000);
+    assert_within("killed", "100/s", killed, bounds);
+    let mut oldest = three(|_, it| it.jobs = burst(100, 1_000, 0));
+    oldest[0].jobs = burst(0, 1_000, 0);
     oldest[0].killed = Some(2_000);
     // The processes behind it do not poll until it no longer counts.
-    let bounds = Bounds {
-        span: (3.0, 19.0),
-        calls: 0.06,
-        excused: Some(0),
-        ..USUAL
-    };
-    assert_within("oldest 1,000 killed", "100/s", &oldest, bounds);
+    let bounds = USUAL.calls(0.06).excused(0);
+    assert_within("oldest 1,000 killed", "100/s", oldest, bounds);
 }
 
 #[test]
 fn cancelled_requests_leave_no_gap() {
-    let mut processes = three(|_, it| it.arrivals = burst(100, 500));
-    processes[0].arrivals = burst(0, 2_000);
-    processes[0].cancelled = Some((2_000, 100));
-    let bounds = Bounds {
-        span: (0.5, 5.5),
-        ..USUAL
-    };
-    assert_within("cancelled", "200/s", &processes, bounds);
+    let mut processes = three(|_, it| it.jobs = burst(100, 500, 0));
+    processes[0].jobs = burst(0, 2_000, 0);
+    let cancelled = processes[0].jobs.iter_mut().skip(100);
+    cancelled.for_each(|it| it.wish = Wish::Cancelled(2_000));
+    assert_within("cancelled", "200/s", processes, USUAL.span(0.5, 5.5));
 }
 
 #[test]
 fn a_thousand_processes_reach_the_rate() {
-    let bounds = Bounds {
-        span: (3.0, 8.0),
-        calls: 8.0,
-        ..USUAL
-    };
-    let processes = random(1_000, 0.3, 8, &[1]);
-    assert_within("1,000 processes", "100/s", &processes, bounds);
+    let bounds = USUAL.span(3.0, 6.0).calls(8.0);
+    let processes = random(1_000, 0.3, 6, &[1]);
+    assert_within("1,000 processes", "100/s", processes, bounds);
 }
 
 #[test]
@@ -336,34 +160,19 @@ fn every_policy_reaches_its_rate() {
         ("10/s + 100/10s", 5.0, 0.001),
         ("10/s spacing + 100/10s + 150/15s", 5.0, 0.001),
     ] {
-        let bounds = Bounds {
-            rate: 0.95,
-            unfair,
-            calls: 5.0,
-            ..USUAL
-        };
-        assert_within(quotas, quotas, &random(3, rate, 20, &[1]), bounds);
+        let bounds = USUAL.rate(0.95, unfair).calls(5.0);
+        assert_within(quotas, quotas, random(3, rate, 20, &[1]), bounds);
     }
 }
 
 #[test]
 fn mixed_costs_keep_the_rate() {
-    let bounds = Bounds {
-        rate: 0.92,
-        unfair: 0.03,
-        calls: 2.0,
-        span: (3.0, 99.0),
-        ..USUAL
-    };
+    let bounds = USUAL.rate(0.92, 0.03).calls(2.0);
     let mixed = random(3, 8.0, 100, &[1, 1, 1, 5, 20]);
-    assert_within("costs of 1 to 20", "100/s", &mixed, bounds);
+    assert_within("costs of 1 to 20", "100/s", mixed, bounds.span(3.0, 99.0));
     let mut costly = random(3, 45.0, 60, &[1]);
     costly[0] = random(1, 0.6, 60, &[50]).remove(0);
-    let bounds = Bounds {
-        span: (3.0, 59.0),
-        ..bounds
-    };
-    assert_within("a cost of 50", "100/s", &costly, bounds);
+    assert_within("a cost of 50", "100/s", costly, bounds.span(3.0, 59.0));
 }
 
 #[test]
@@ -374,13 +183,9 @@ fn replicas_whose_requests_arrive_at_once_make_few_calls() {
         ("100/5s", 500, 70.0, 0.1),
         ("1/s", 10, 29.0, 3.0),
     ] {
-        let bounds = Bounds {
-            span: (0.0, until),
-            calls,
-            ..USUAL
-        };
-        let replicas = three(|_, it| it.arrivals = burst(1, requests));
-        assert_within(quota, quota, &replicas, bounds);
+        let bounds = USUAL.span(0.0, until).calls(calls);
+        let replicas = three(|_, it| it.jobs = burst(1, requests, 0));
+        assert_within(quota, quota, replicas, bounds);
     }
 }
 
@@ -392,139 +197,150 @@ const LEVELS: [Priority; 5] = [
     Priority::Lowest,
 ];
 
+fn job() -> impl Strategy<Value = Job> {
+    let cost = prop_oneof![4 => Just(1_u32), 1 => 1..4_u32];
+    let takes = prop::sample::select(vec![0, 1, 50, 900]);
+    let wish = prop_oneof![
+        5 => Just(Wish::Departs),
+        1 => (0..800_u64).prop_map(Wish::Cancelled),
+        1 => prop_oneof![Just(0), 0..100_u64].prop_map(Wish::Bounded),
+        1 => Just(Wish::Forfeits),
+    ];
+    let rank = prop::option::weighted(0.3, (0..5_usize, 0..4_u32));
+    (0..4_000_u64, cost, rank, takes, wish).prop_map(|(arrival, cost, rank, takes, wish)| {
+        let (level, share) = rank.unwrap_or((2, 0));
+        let shared = of_share(&share.to_string(), share);
+        let rank = Rank {
+            priority: LEVELS[level],
+            share: shared.share.filter(|_| share > 0),
+        };
+        Job {
+            arrival,
+            cost,
+            rank,
+            takes,
+            wish,
+        }
+    })
+}
+
 fn process() -> impl Strategy<Value = Process> {
-    let costs = prop_oneof![4 => Just(1_u32), 1 => 1..4_u32];
-    let arrivals = prop::collection::vec((0..2_000_u64, costs), 0..25);
-    let round_trip = prop::sample::select(vec![1, 20, 150]);
-    let time = || prop::option::weighted(0.2, 1..2_000_u64);
+    let round_trip = prop::sample::select(vec![0, 1, 20, 150]);
+    let jobs = prop::collection::vec(job(), 0..40);
     let lost = prop::sample::select(vec![0, 0, 10]);
-    let weighted = |(at, level, share): (u64, usize, u32)| {
-        let priority = LEVELS[level];
-        let share = (share > 0).then(|| Share::new(share.to_string(), share));
-        (at, Rank { priority, share })
-    };
-    let ranked = (0..2_000_u64, 0..5_usize, 0..4_u32).prop_map(weighted);
-    let ranked = prop::collection::vec(ranked, 0..8);
-    (arrivals, ranked, round_trip, lost, time(), time(), time()).prop_map(
-        |(arrivals, ranked, round_trip, lost_percent, stopped, killed, cancelled)| Process {
-            arrivals,
-            ranked,
+    let time = || prop::option::weighted(0.2, 1..4_000_u64);
+    (round_trip, jobs, lost, time(), time()).prop_map(
+        |(round_trip, jobs, lost_percent, stopped, killed)| Process {
             round_trip,
+            jobs,
             lost_percent,
             // Else an outage may last for five seconds, and requests fail.
-            stopped: stopped
-                .filter(|_| lost_percent == 0)
-                .map(|at| (at, at + 1_000)),
+            stopped: stopped.filter(|_| lost_percent == 0).map(|at| (at, at)),
             killed,
-            cancelled: cancelled.map(|at| (at, 2)),
-            ..Process::default()
         },
     )
+}
+
+fn quotas() -> impl Strategy<Value = String> {
+    let rates = vec![
+        "4/10ms",
+        "9/200ms",
+        "20/s",
+        "7/s sliding-buckets buckets=3",
+        "10/s gcra burst=4",
+        "50/s spacing",
+        "9/s fixed-window start=first-request",
+        "30/2s",
+    ];
+    let places = vec![
+        "3 concurrent lease=6s",
+        "1 concurrent lease=5s",
+        "5 concurrent lease=5s + 20/s",
+        "4 concurrent lease=5s + 10/s gcra burst=2",
+    ];
+    prop_oneof![
+        prop::sample::subsequence(rates, 1..3).prop_map(|it| it.join(" + ")),
+        prop::sample::select(places).prop_map(String::from),
+    ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Each lease is renewed in time, as no process is stopped for long.
     #[test]
-    fn all_requests_depart_within_the_quotas_whatever_fails(
-        quotas in prop::sample::subsequence(vec![
-            "4/10ms", "9/200ms", "20/s", "7/s sliding-buckets buckets=3", "10/s gcra burst=4",
-            "50/s spacing", "9/s fixed-window start=first-request", "30/2s",
-        ], 1..3),
+    fn all_requests_depart_within_the_quotas_and_none_leaks_whatever_fails(
+        quotas in quotas(),
         processes in prop::collection::vec(process(), 1..5),
         reserves in prop::sample::select(vec![[0.0; 5], [0.0, 0.0, 0.3, 0.0, 0.2], [0.0, 0.0, 0.0, 0.0, 1.0]]),
+        (is_deaf, aborts, changes) in (any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 0..4_000_u64)),
     ) {
-        let quotas: Vec<Quota> = quotas.iter().map(|it| it.parse().unwrap()).collect();
-        let mut processes = processes;
-        let most = quotas.iter().map(Quota::largest_cost).min().unwrap_or(1);
-        let arrivals = processes.iter_mut().flat_map(|it| &mut it.arrivals);
-        arrivals.for_each(|it| it.1 = it.1.min(most));
-        let out = run_with(&quotas, reserves, &processes);
-        for (nth, process) in processes.iter().enumerate() {
-            let departed = out.departed.iter().filter(|it| it.process == nth).count();
-            let is_excused = process.killed.is_some() || process.cancelled.is_some();
-            prop_assert!(is_excused || departed == process.arrivals.len() + process.ranked.len());
+        let mut scenario = Scenario::new(&quotas, processes);
+        let has_places = quotas.contains("concurrent");
+        let limit = scenario.parts.quotas.iter().map(Quota::largest_cost).min().unwrap();
+        // Costs count in one unit only.
+        let most = if has_places && quotas.contains('+') { 1 } else { limit };
+        for process in &mut scenario.processes {
+            let stops = if has_places { 200 } else { 1_000 };
+            process.stopped = process.stopped.map(|(at, _)| (at, at + stops));
+            process.jobs.iter_mut().for_each(|it| it.cost = it.cost.min(most));
         }
+        scenario.is_deaf = is_deaf;
+        scenario.parts.reserves = reserves;
+        scenario.parts.lost = if aborts { Lost::Abort } else { Lost::Continue };
+        let changed = format!("{} + 1000/s + 5000/m", quotas.replace("=5s", "=9s"));
+        scenario.change = changes.map(|at| (at, parts(&changed)));
+        let out = scenario.run();
+        for (nth, process) in scenario.processes.iter().enumerate() {
+            let departs = |wish| wish == Wish::Departs;
+            let departed = out.done.iter().filter(|it| it.process == nth && departs(it.job.wish));
+            let asked = process.jobs.iter().filter(|it| departs(it.wish));
+            prop_assert!(process.killed.is_some() || departed.count() == asked.count());
+        }
+        let limit = scenario.parts.quotas[0].limit();
+        prop_assert!(!has_places || out.most_ever() <= limit.into(), "{} in progress", out.most_ever());
+        prop_assert_eq!((out.aborted, out.leaked), (0, 0));
     }
-}
-
-/// The wait that so many percent of the requests of a high priority do not exceed.
-fn high_wait(out: &Outcome, percent: usize) -> Duration {
-    let high = out
-        .departed
-        .iter()
-        .filter(|it| it.rank.priority == Priority::High);
-    let mut waits: Vec<_> = high.map(|it| it.at - it.arrival).collect();
-    waits.sort();
-    waits[(waits.len() * percent).div_ceil(100) - 1]
 }
 
 #[test]
 fn requests_of_a_high_priority_do_not_wait_behind_thousands_of_others() {
-    let quota = Quota::per_second(50).algorithm(Algorithm::Gcra { burst: 5 });
-    let high: Vec<u64> = (0..275)
-        .map(|nth| 1_000 + nth * 200 + nth * 37 % 100)
-        .collect();
-    let processes = |in_one: bool, has_priority: bool| {
-        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
-        let count = 3_000 / processes.len();
-        for process in &mut processes {
-            (process.round_trip, process.arrivals) = (1, burst(0, count));
-        }
-        match has_priority {
-            true => processes[0].high = high.clone(),
-            false => processes[0].arrivals.extend(high.iter().map(|&at| (at, 1))),
-        }
-        processes
+    let at = |nth: u64| 1_000 + nth * 200 + nth * 37 % 100;
+    let scenario = |count: usize, rank: Rank| {
+        let mut processes = vec![processes([1]).remove(0); count];
+        let each = processes.iter_mut();
+        each.for_each(|it| it.jobs = burst(0, 3_000 / count, 0));
+        processes[0].jobs.extend(of_rank(rank, (0..275).map(at)));
+        Scenario::new("50/s gcra burst=5", processes).run()
     };
-    for (in_one, most) in [(false, millis(200)), (true, millis(40))] {
-        let out = run(&[quota], &processes(in_one, true));
-        let wait = high_wait(&out, 99);
-        assert!(wait <= most, "{in_one}: {wait:?}");
-        let without = run(&[quota], &processes(in_one, false));
-        let last = |out: &Outcome| out.departed.last().unwrap().at.as_secs_f64();
+    for (count, most) in [(3, millis(200)), (1, millis(40))] {
+        let out = scenario(count, Priority::High.into());
+        let wait = out.high_wait(99);
+        assert!(wait <= most, "{count}: {wait:?}");
+        let without = scenario(count, Rank::default());
+        let last = |out: &Outcome| out.done.last().unwrap().from.as_secs_f64();
         let rate = last(&without) / last(&out);
-        assert!(rate >= 0.99, "{in_one}: {rate}");
-        eprintln!("{in_one} {wait:?} {rate} {:?}", high_wait(&out, 50));
+        assert!(rate >= 0.99, "{count}: {rate}");
+        println!("{count} {wait:?} {rate} {:?}", out.high_wait(50));
     }
 }
 
 /// Requests of a lower level take over within a second, and none starves.
 #[test]
 fn a_process_of_a_high_priority_that_is_killed_or_stopped_does_not_hold_back_the_others() {
-    let quota = Quota::per_second(100);
     for (killed, stopped) in [(Some(4_000), None), (None, Some((4_000, 7_500)))] {
-        let mut processes = vec![Process::default(); 3];
-        for process in &mut processes {
-            (process.round_trip, process.arrivals) = (1, burst(0, 400));
-        }
+        let mut processes = processes([1; 3]);
+        let each = processes.iter_mut();
+        each.for_each(|it| it.jobs = burst(0, 400, 0));
         // It has half of the quota.
-        processes[0].arrivals.clear();
-        processes[0].high = (0..400).map(|nth| nth * 20).collect();
+        processes[0].jobs = of_rank(Priority::High, (0..400).map(|nth| nth * 20));
         (processes[0].killed, processes[0].stopped) = (killed, stopped);
-        let out = run(&[quota], &processes);
-        let rate = out.rate(&[quota], 5.0, 7.5);
+        let out = Scenario::new("100/s", processes).run();
+        let rate = out.rate(&[Quota::per_second(100)], 5.0, 7.5);
         assert!(rate >= 0.97, "{rate}");
-        let normal = out.departed.iter().filter(|it| it.process > 0);
+        let normal = out.done.iter().filter(|it: &&Done| it.process > 0);
         assert_eq!(normal.count(), 800);
     }
-}
-
-/// Requests of a share at these times.
-fn of_share(name: &str, weight: u32, times: impl Iterator<Item = u64>) -> Vec<(u64, Rank)> {
-    let rank = Rank {
-        share: Some(Share::new(name, weight)),
-        ..Rank::default()
-    };
-    times.map(|at| (at, rank.clone())).collect()
-}
-
-/// The part of a share in all departures between two seconds.
-fn part_of(out: &Outcome, name: &str, from: f64, until: f64) -> f64 {
-    let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
-    let inside = out.departed.iter().filter(is_inside);
-    let of_share = |it: &&Departed| it.rank.share.as_ref().is_some_and(|it| it.name() == name);
-    inside.clone().filter(of_share).count() as f64 / inside.count() as f64
 }
 
 #[test]
@@ -537,10 +353,10 @@ fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
         ("100/5s", 60, 0.93),
         ("20/s spacing", 60, 0.8),
     ] {
-        let mut processes = vec![Process::default(); 3];
-        let quota: Quota = quota.parse().unwrap();
-        let rate = f64::from(quota.limit()) / quota.window().as_secs_f64();
-        let count = |part: f64| (rate * f64::from(span) * part * 1.3) as u64;
+        let mut processes = processes([1, 5, 20]);
+        let quotas = [quota.parse::<Quota>().unwrap()];
+        let rate = f64::from(quotas[0].limit()) / quotas[0].window().as_secs_f64();
+        let count = |part: f64| (rate * f64::from(span) * part * 1.3) as usize;
         // The first has requests of all shares, the others of one or two.
         for (process, name, weight, part) in [
             (0, "a", 1, 0.04),
@@ -550,15 +366,14 @@ fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
             (1, "b", 2, 0.05),
             (2, "c", 5, 0.53),
         ] {
-            let it = &mut processes[process];
-            it.round_trip = [1, 5, 20][process];
-            it.ranked
-                .extend(of_share(name, weight, (0..count(part)).map(|_| 0)));
+            let times = std::iter::repeat_n(0, count(part));
+            let jobs = of_rank(of_share(name, weight), times);
+            processes[process].jobs.extend(jobs);
         }
-        let out = run(&[quota], &processes);
-        let rate = out.rate(&[quota], 1.0, f64::from(span) - 1.0);
-        let calls = out.calls as f64 / out.departed.len() as f64;
-        let parts = ["a", "b", "c"].map(|name| part_of(&out, name, 5.0, f64::from(span)));
+        let out = Scenario::new(quota, processes).run();
+        let rate = out.rate(&quotas, 1.0, f64::from(span) - 1.0);
+        let calls = out.calls as f64 / out.done.len() as f64;
+        let parts = ["a", "b", "c"].map(|name| out.part_of(name, 5.0, f64::from(span)));
         let measured = format!("{quota}: {parts:.4?}, rate {rate:.3}, calls {calls:.2}");
         println!("{measured}");
         for (part, weight) in parts.into_iter().zip([1.0, 2.0, 5.0]) {
@@ -572,30 +387,23 @@ fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
 /// A share without demand leaves its part to the others, and saves nothing.
 #[test]
 fn a_share_that_returns_gets_its_part_and_no_more() {
-    let quota = Quota::per_second(100);
-    for (in_one, returns) in [(true, 5), (false, 5), (false, 1)] {
-        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
-        let last = processes.len() - 1;
-        processes.iter_mut().for_each(|it| it.round_trip = 2);
-        let burst = |at, count| std::iter::repeat_n(at, count);
-        processes[0]
-            .ranked
-            .extend(of_share("a", 1, burst(0, 3_000)));
-        processes[last / 2]
-            .ranked
-            .extend(of_share("b", 2, burst(0, 4_000)));
+    for (count, returns) in [(1, 5), (3, 5), (3, 1)] {
+        let mut processes = vec![processes([2]).remove(0); count];
+        let last = count - 1;
         // It is done after 20 seconds, and returns 20 seconds later.
-        let times = burst(0, 20 * 100 * 5 / 8).chain(burst(40_000, 3_000));
-        let (early, late): (Vec<_>, Vec<_>) = times.partition(|at| *at == 0);
-        processes[last]
-            .ranked
-            .extend(of_share("c", 5, early.into_iter()));
-        processes[last]
-            .ranked
-            .extend(of_share("c", returns, late.into_iter()));
-        let out = run(&[quota], &processes);
-        let rate = out.rate(&[quota], 21.0, 39.0);
-        assert!(rate >= 0.97, "{in_one}: {rate}");
+        for (process, name, weight, at, requests) in [
+            (0, "a", 1, 0, 3_000),
+            (last / 2, "b", 2, 0, 4_000),
+            (last, "c", 5, 0, 20 * 100 * 5 / 8),
+            (last, "c", returns, 40_000, 3_000),
+        ] {
+            let times = std::iter::repeat_n(at, requests);
+            let jobs = of_rank(of_share(name, weight), times);
+            processes[process].jobs.extend(jobs);
+        }
+        let out = Scenario::new("100/s", processes).run();
+        let rate = out.rate(&[Quota::per_second(100)], 21.0, 39.0);
+        assert!(rate >= 0.97, "{count}: {rate}");
         let total = f64::from(3 + returns);
         for (name, weight, from, until, total) in [
             ("a", 1.0, 21.5, 39.5, 3.0),
@@ -604,95 +412,75 @@ fn a_share_that_returns_gets_its_part_and_no_more() {
             ("b", 2.0, 41.0, 59.0, total),
             ("c", f64::from(returns), 41.0, 59.0, total),
         ] {
-            let relative = part_of(&out, name, from, until) * total / weight;
-            assert!(
-                (0.95..=1.05).contains(&relative),
-                "{in_one}: {name} {from} {relative}"
-            );
+            let relative = out.part_of(name, from, until) * total / weight;
+            let is_fair = (0.95..=1.05).contains(&relative);
+            assert!(is_fair, "{count}: {name} {from} {relative}");
         }
-        let first = part_of(&out, "c", 40.0, 42.0) * total / f64::from(returns);
+        let first = out.part_of("c", 40.0, 42.0) * total / f64::from(returns);
         // Within a second, a call may grant a part of a window to one share.
-        assert!((0.8..=1.2).contains(&first), "{in_one}: {first}");
+        assert!((0.8..=1.2).contains(&first), "{count}: {first}");
     }
-}
-
-fn of_level(priority: Priority, times: impl Iterator<Item = u64>) -> Vec<(u64, Rank)> {
-    times.map(|at| (at, priority.into())).collect()
 }
 
 #[test]
 fn a_reserve_guarantees_its_part_and_no_more_under_a_flood_of_a_higher_level() {
-    let low = |out: &Outcome, from, until| {
-        let is_inside = |it: &&Departed| (from..until).contains(&it.at.as_secs_f64());
-        let inside = out.departed.iter().filter(is_inside);
-        let of_level = |it: &&Departed| it.rank.priority == Priority::Low;
-        inside.clone().filter(of_level).count() as f64 / inside.count() as f64
-    };
-    let mut reserves = [0.0; 5];
-    reserves[Priority::Low as usize] = 0.1;
-    for (quota, in_one) in [
-        ("50/s", false),
-        ("50/s", true),
-        ("50/s gcra burst=5", false),
-        ("50/s gcra burst=5", true),
-        ("10/s", false),
+    for (quota, count) in [
+        ("50/s", 3),
+        ("50/s gcra burst=5", 3),
+        ("50/s gcra burst=5", 1),
+        ("10/s", 3),
     ] {
-        let quota: Quota = quota.parse().unwrap();
-        let mut processes = vec![Process::default(); if in_one { 1 } else { 3 }];
-        let last = processes.len() - 1;
-        processes.iter_mut().for_each(|it| it.round_trip = 1);
-        // 60 per second for a minute, over a job of low priority.
-        let gap = 1_000 / u64::from(quota.limit()) * 5 / 6;
-        let flood = of_level(Priority::High, (0..60_000 / gap).map(|nth| nth * gap));
+        let mut processes = vec![processes([1]).remove(0); count];
+        let limit = quota.parse::<Quota>().unwrap().limit();
+        // A sixth more than the quota for half a minute, over a job of low priority.
+        let gap = 1_000 / u64::from(limit) * 5 / 6;
+        let flood = of_rank(Priority::High, (0..30_000 / gap).map(|nth| nth * gap));
         for (nth, request) in flood.into_iter().enumerate() {
-            processes[nth % (last + 1)].ranked.push(request);
+            processes[nth % count].jobs.push(request);
         }
-        let job = of_level(Priority::Low, std::iter::repeat_n(0, 500));
-        processes[last].ranked.extend(job);
-        let out = run_with(&[quota], reserves, &processes);
-        let part = low(&out, 2.0, 58.0);
-        println!("{quota} {in_one}: {part}");
-        assert!((0.09..=0.11).contains(&part), "{quota} {in_one}: {part}");
-        let without = run(&[quota], &processes);
-        let starved = low(&without, 2.0, 58.0);
-        assert!(starved < 0.02, "{quota} {in_one}: {starved}");
+        let job = of_rank(Priority::Low, std::iter::repeat_n(0, 300));
+        processes[count - 1].jobs.extend(job);
+        let mut scenario = Scenario::new(quota, processes);
+        let low = |out: &Outcome| out.part(2.0, 28.0, |it| it.priority == Priority::Low);
+        let starved = low(&scenario.run());
+        scenario.parts.reserves[Priority::Low as usize] = 0.1;
+        let part = low(&scenario.run());
+        println!("{quota} {count}: {part}, without {starved}");
+        assert!((0.09..=0.11).contains(&part), "{quota} {count}: {part}");
+        assert!(starved < 0.02, "{quota} {count}: {starved}");
     }
 }
 
 /// Requests whose tenants are all new do not starve one that waits.
 #[test]
 fn new_shares_do_not_hold_up_those_that_wait() {
-    let quota: Quota = "100/s gcra burst=5".parse().unwrap();
-    let mut processes = vec![Process::default(); 2];
-    for (nth, at) in (0..2_000).map(|nth| nth * 8).enumerate() {
-        let name = format!("new {nth}");
-        let request = of_share(&name, 1, std::iter::once(at));
-        processes[nth % 2].ranked.extend(request);
+    let mut processes = processes([0; 2]);
+    for nth in 0..2_000 {
+        let share = of_share(&format!("new {nth}"), 1);
+        let request = of_rank(share, std::iter::once(nth * 8));
+        processes[nth as usize % 2].jobs.extend(request);
     }
-    let mut waiting = of_share("waiting", 1, std::iter::repeat_n(1_000, 300));
-    processes[0].ranked.append(&mut waiting);
-    let out = run(&[quota], &processes);
-    let part = part_of(&out, "waiting", 2.0, 10.0);
-    println!("{part}");
+    let waiting = of_rank(of_share("waiting", 1), std::iter::repeat_n(1_000, 300));
+    processes[0].jobs.extend(waiting);
+    let out = Scenario::new("100/s gcra burst=5", processes).run();
+    let part = out.part_of("waiting", 2.0, 10.0);
     assert!(part > 0.02, "{part}");
 }
 
 /// A request that takes a departure of another share is charged for it.
 #[test]
 fn shares_keep_their_parts_beside_requests_of_a_higher_level() {
-    let quota: Quota = "50/s gcra burst=5".parse().unwrap();
-    let mut processes = vec![Process::default(); 2];
+    let mut processes = processes([1; 2]);
     for (process, name) in [(0, "y"), (1, "z")] {
-        let mut requests = of_share(name, 1, std::iter::repeat_n(0, 900));
-        let low = requests.iter_mut();
-        low.for_each(|(_, rank)| rank.priority = Priority::Low);
-        processes[process].round_trip = 1;
-        processes[process].ranked.append(&mut requests);
+        let rank = Rank {
+            priority: Priority::Low,
+            ..of_share(name, 1)
+        };
+        processes[process].jobs = of_rank(rank, std::iter::repeat_n(0, 900));
     }
-    let high = of_level(Priority::High, (0..300).map(|nth| 1_000 + nth * 66));
-    processes[0].ranked.extend(high);
-    let out = run(&[quota], &processes);
-    let (y, z) = (part_of(&out, "y", 2.0, 18.0), part_of(&out, "z", 2.0, 18.0));
-    println!("{y} {z}");
+    let high = of_rank(Priority::High, (0..300).map(|nth| 1_000 + nth * 66));
+    processes[0].jobs.extend(high);
+    let out = Scenario::new("50/s gcra burst=5", processes).run();
+    let [y, z] = ["y", "z"].map(|name| out.part_of(name, 2.0, 18.0));
     assert!((0.9..=1.1).contains(&(y / z)), "{y} {z}");
 }

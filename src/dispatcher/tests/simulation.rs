@@ -1,0 +1,365 @@
+//! Processes with round trips and failures that share a key, in paused time: [`Scenario`].
+
+use super::*;
+use crate::acquire::Acquire;
+use crate::permit::Permit;
+use crate::priority::{Priority, Share};
+use crate::quota::{Algorithm, CONCURRENT, REQUESTS};
+use crate::test_util::history::History;
+
+/// Times are milliseconds from the start.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scenario {
+    pub(super) parts: PolicyParts,
+    /// The processes get no nudges.
+    pub(super) is_deaf: bool,
+    pub(super) processes: Vec<Process>,
+    /// From this time on, one process after the other has another policy for two seconds.
+    pub(super) change: Option<(u64, PolicyParts)>,
+}
+
+/// A process and its failures.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Process {
+    pub(super) round_trip: u64,
+    pub(super) jobs: Vec<Job>,
+    /// The share of calls that are lost, half of them after they were executed.
+    pub(super) lost_percent: u64,
+    /// The process does not reach the store from a time to another.
+    pub(super) stopped: Option<(u64, u64)>,
+    /// The process dies, with its work.
+    pub(super) killed: Option<u64>,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) arrival: u64,
+    pub(super) cost: u32,
+    pub(super) rank: Rank,
+    /// How long it is in progress.
+    pub(super) takes: u64,
+    pub(super) wish: Wish,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Wish {
+    Departs,
+    /// It is cancelled if it has waited so long.
+    Cancelled(u64),
+    /// It fails if it would wait longer.
+    Bounded(u64),
+    /// It does not use its permit.
+    Forfeits,
+}
+
+/// A request that departed.
+#[derive(Debug, Clone)]
+pub(super) struct Done {
+    pub(super) process: usize,
+    pub(super) job: Job,
+    pub(super) arrival: Duration,
+    pub(super) from: Duration,
+    pub(super) until: Duration,
+}
+
+enum End {
+    Done(Done),
+    /// Its work was dropped, as its place was lost.
+    Aborted(Done),
+    Refused,
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// By departure.
+    pub(super) done: Vec<Done>,
+    pub(super) aborted: usize,
+    pub(super) refused: usize,
+    pub(super) calls: u64,
+    guard: Duration,
+    /// Places that are held a minute later.
+    pub(super) leaked: u32,
+}
+
+pub(super) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// So many requests at this time.
+pub(super) fn burst(arrival: u64, count: usize, takes: u64) -> Vec<Job> {
+    let jobs = std::iter::repeat_n(arrival, count).map(Job::at);
+    jobs.map(|job| Job { takes, ..job }).collect()
+}
+
+/// Requests at these times.
+pub(super) fn of_rank(rank: impl Into<Rank>, times: impl Iterator<Item = u64>) -> Vec<Job> {
+    let rank = rank.into();
+    let job = |at| Job {
+        rank: rank.clone(),
+        ..Job::at(at)
+    };
+    times.map(job).collect()
+}
+
+pub(super) fn of_share(name: &str, weight: u32) -> Rank {
+    Rank {
+        share: Some(Share::new(name, weight)),
+        ..Rank::default()
+    }
+}
+
+/// Processes with these round trips.
+pub(super) fn processes<const N: usize>(round_trips: [u64; N]) -> Vec<Process> {
+    let process = |round_trip| Process {
+        round_trip,
+        ..Process::default()
+    };
+    round_trips.map(process).into()
+}
+
+impl Job {
+    pub(super) fn at(arrival: u64) -> Self {
+        Self {
+            arrival,
+            cost: 1,
+            rank: Rank::default(),
+            takes: 0,
+            wish: Wish::Departs,
+        }
+    }
+
+    async fn run(self, process: usize, handle: Arc<Handle>, ends: Instant, start: Instant) -> End {
+        tokio::time::sleep_until(start + millis(self.arrival)).await;
+        let arrival = start.elapsed();
+        let is_limited = handle.policy().units().contains(&CONCURRENT);
+        let unit = if is_limited { CONCURRENT } else { REQUESTS };
+        let acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
+        let acquire = acquire.priority(self.rank.priority);
+        let mut acquire = acquire.of_share(self.rank.share.clone());
+        let mut gone = ends;
+        match self.wish {
+            Wish::Bounded(wait) => acquire = acquire.max_wait(millis(wait)),
+            Wish::Cancelled(wait) => gone = gone.min(Instant::now() + millis(wait)),
+            Wish::Departs | Wish::Forfeits => {}
+        }
+        let permit: Permit = match tokio::time::timeout_at(gone, acquire).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return End::Refused,
+            Err(_) => return End::Gone,
+        };
+        if self.wish == Wish::Forfeits {
+            permit.forfeit();
+            return End::Gone;
+        }
+        let from = start.elapsed();
+        let work = permit.hold().run(tokio::time::sleep(millis(self.takes)));
+        let worked = tokio::time::timeout_at(ends, work).await;
+        let done = Done {
+            process,
+            job: self,
+            arrival,
+            from,
+            until: start.elapsed(),
+        };
+        match worked {
+            Ok(Err(_)) => End::Aborted(done),
+            _ => End::Done(done),
+        }
+    }
+}
+
+impl Process {
+    async fn fail(self, store: Arc<Remote>, start: Instant) {
+        store.set(Fault::Loses(self.lost_percent));
+        let stopped = self.stopped.map(|span| (Fault::Out, span));
+        let killed = self.killed.map(|at| (Fault::Silent, (at, 1 << 30)));
+        if let Some((fault, (from, until))) = killed.or(stopped) {
+            // Just before the requests of a killed process end.
+            tokio::time::sleep_until(start + millis(from) - millis(1)).await;
+            store.set(fault);
+            tokio::time::sleep_until(start + millis(until)).await;
+            store.set(Fault::Loses(self.lost_percent));
+        }
+    }
+}
+
+impl Scenario {
+    pub(super) fn new(quotas: &str, processes: Vec<Process>) -> Self {
+        Self {
+            parts: parts(quotas),
+            processes,
+            ..Self::default()
+        }
+    }
+
+    /// Runs until all requests have ended, and asserts the bounds of the quotas.
+    #[track_caller]
+    pub(super) fn run(&self) -> Outcome {
+        let ends = async { timeout(900 * SECOND, self.run_all()).await };
+        let out = paused_runtime().block_on(ends);
+        let out = out.expect("no request waits for ever");
+        self.parts.quotas.iter().for_each(|it| out.assert_safe(*it));
+        out
+    }
+
+    async fn run_all(&self) -> Outcome {
+        let (memory, network, start) = (MemoryStore::new(), Network::default(), Instant::now());
+        let plan = self.parts.clone().plan().unwrap();
+        let (mut tasks, mut processes) = (Vec::new(), Vec::new());
+        for (number, it) in self.processes.iter().enumerate() {
+            let mut store = Remote::new_on(memory.clone(), millis(it.round_trip));
+            store.network = (!self.is_deaf).then(|| network.clone());
+            let store = Arc::new(store);
+            let dispatcher = Dispatcher::new(store.clone(), None, "".into());
+            let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
+            let ends = start + millis(it.killed.unwrap_or(1 << 40));
+            for job in it.jobs.iter().cloned() {
+                tasks.push(tokio::spawn(job.run(number, handle.clone(), ends, start)));
+            }
+            tokio::spawn(it.clone().fail(store.clone(), start));
+            if let Some((at, parts)) = self.change.clone() {
+                let (handle, plan) = (handle.clone(), plan.clone());
+                tokio::spawn(async move {
+                    pass(at + 300 * number as u64).await;
+                    handle.set_plan(parts.plan().unwrap());
+                    pass(2_000).await;
+                    handle.set_plan(plan);
+                });
+            }
+            processes.push((store, handle));
+        }
+        let mut out = Outcome::default();
+        for task in tasks {
+            match task.await.unwrap() {
+                End::Done(done) => out.done.push(done),
+                End::Aborted(done) => {
+                    out.done.push(done);
+                    out.aborted += 1;
+                }
+                End::Refused => out.refused += 1,
+                End::Gone => {}
+            }
+        }
+        out.done.sort_by_key(|it| it.from);
+        out.calls = processes.iter().map(|(store, _)| store.calls()).sum();
+        let guards = processes.iter().map(|(_, it)| it.guard.current());
+        out.guard = guards.min().unwrap();
+        // Everything is released, and everything forgotten, also of processes that are dead.
+        pass(60_000).await;
+        for (process, (_, handle)) in self.processes.iter().zip(&processes) {
+            let is_idle = process.killed.is_some() || handle.queues() == 0;
+            assert!(is_idle, "a queue is left");
+        }
+        out.leaked = held(&memory, &self.parts).await;
+        out
+    }
+}
+
+impl Outcome {
+    /// Asserts the bound of a quota.
+    #[track_caller]
+    fn assert_safe(&self, quota: Quota) {
+        let events = self.done.iter().map(|it| (it.from, it.job.cost.into()));
+        let (history, limit): (History, _) = (events.collect(), quota.limit().into());
+        let (window, interval) = (quota.window(), quota.window() / quota.limit());
+        let is_safe = match quota.counted_by() {
+            Algorithm::Concurrent { .. } => true,
+            Algorithm::Spacing | Algorithm::LeakyBucket { .. } => {
+                history.too_close(interval).is_none()
+            }
+            Algorithm::Gcra { burst } => history.burst(interval) <= burst.into(),
+            Algorithm::FixedWindow { .. } => history.fits_windows(limit, window),
+            _ => history.most_in_any(window) <= limit,
+        };
+        assert!(is_safe, "{quota}: {history:?}");
+    }
+
+    /// The departures between two seconds.
+    fn between(&self, from: f64, until: f64) -> impl Iterator<Item = &Done> {
+        let is_inside = move |it: &&Done| (from..until).contains(&it.from.as_secs_f64());
+        self.done.iter().filter(is_inside)
+    }
+
+    /// The units per second, of N / (W + guard), that depart between two seconds.
+    pub(super) fn rate(&self, quotas: &[Quota], from: f64, until: f64) -> f64 {
+        let ideal = quotas.iter().map(|quota| {
+            let hold = match quota.counted_by() {
+                Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => self.guard,
+                Algorithm::Spacing => self.guard * quota.limit(),
+                _ => Duration::ZERO,
+            };
+            f64::from(quota.limit()) / (quota.window() + hold).as_secs_f64()
+        });
+        let units: u32 = self.between(from, until).map(|it| it.job.cost).sum();
+        f64::from(units) / (until - from) / ideal.fold(f64::MAX, f64::min)
+    }
+
+    /// The part of some requests in all departures between two seconds.
+    pub(super) fn part(&self, from: f64, until: f64, of: impl Fn(&Rank) -> bool) -> f64 {
+        let inside = self.between(from, until).filter(|it| of(&it.job.rank));
+        inside.count() as f64 / self.between(from, until).count() as f64
+    }
+
+    /// The part of a share in all departures between two seconds.
+    pub(super) fn part_of(&self, name: &str, from: f64, until: f64) -> f64 {
+        let is_of = |it: &Rank| it.share.as_ref().is_some_and(|it| it.name() == name);
+        self.part(from, until, is_of)
+    }
+
+    /// The wait that so many percent of the requests of a high priority do not exceed.
+    pub(super) fn high_wait(&self, percent: usize) -> Duration {
+        let is_high = |it: &&Done| it.job.rank.priority == Priority::High;
+        let high = self.done.iter().filter(is_high);
+        let mut waits: Vec<_> = high.map(|it| it.from - it.arrival).collect();
+        waits.sort();
+        waits[(waits.len() * percent).div_ceil(100) - 1]
+    }
+
+    /// The share of requests that overtake one that arrived more than 250 ms, and a tenth of its wait, earlier.
+    pub(super) fn unfair(&self, excused: Option<usize>) -> f64 {
+        let overtakes = |(nth, it): &(usize, &Done)| {
+            self.done[nth + 1..].iter().any(|other| {
+                let is_earlier = other.arrival + millis(250) < it.arrival;
+                is_earlier
+                    && Some(other.process) != excused
+                    && other.from > it.from + millis(20)
+                    && it.arrival - other.arrival > (other.from - other.arrival) / 10
+            })
+        };
+        let unfair = self.done.iter().enumerate().filter(overtakes).count();
+        unfair as f64 / self.done.len() as f64
+    }
+
+    /// The most in progress at once, between two times.
+    pub(super) fn most(&self, from: Duration, until: Duration) -> i64 {
+        let costs = self.done.iter().map(|it| (it, i64::from(it.job.cost)));
+        let events = costs.flat_map(|(it, cost)| [(it.from, cost), (it.until, -cost)]);
+        let mut events: Vec<(Duration, i64)> = events.collect();
+        events.sort_unstable();
+        let (mut count, mut most) = (0, 0);
+        for (nth, &(at, more)) in events.iter().enumerate() {
+            count += more;
+            let next = events.get(nth + 1).map_or(Duration::MAX, |next| next.0);
+            if at < until && next > from {
+                most = most.max(count);
+            }
+        }
+        most
+    }
+
+    pub(super) fn most_ever(&self) -> i64 {
+        self.most(Duration::ZERO, Duration::MAX)
+    }
+
+    /// The part of the time between two seconds in which the limit is in use.
+    pub(super) fn used(&self, limit: u32, from: f64, until: f64) -> f64 {
+        let overlap = |it: &Done| {
+            let (start, end) = (it.from.as_secs_f64(), it.until.as_secs_f64());
+            (end.min(until) - start.max(from)).max(0.0)
+        };
+        let sum: f64 = self.done.iter().map(overlap).sum();
+        sum / (until - from) / f64::from(limit)
+    }
+}
