@@ -215,16 +215,3 @@ impl Quota {
         self.algorithm
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn costs_no_more_than_what_may_depart_at_once() {
-        let quota = Quota::per_second(10);
-        assert_eq!(quota.largest_cost(), 10);
-        let bursty = quota.algorithm(Algorithm::Gcra { burst: 3 });
-        assert_eq!(bursty.largest_cost(), 3);
-    }
-}

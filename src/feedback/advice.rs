@@ -131,27 +131,27 @@ mod tests {
     #[test]
     fn the_stricter_of_two_is_kept() {
         let five = Advice::remaining(5, SECOND);
-        let of = |advice: &Advice| (advice.wait(), advice.allowance_of("requests"));
-        assert_eq!(of(&five), (None, Some((5, SECOND))));
-        let and = |one: &Advice, other: &Advice| one.clone().and(other.clone());
-        assert_eq!(and(&five, &Advice::remaining(6, 9 * SECOND)), five);
-        let longer = Advice::remaining(5, 2 * SECOND);
-        assert_eq!(and(&five, &longer), longer);
         let pause = Advice::pause(3 * SECOND);
-        assert_eq!(and(&Advice::pause(SECOND), &pause), pause);
+        for (other, stricter) in [
+            (Advice::remaining(6, 9 * SECOND), &five),
+            (
+                Advice::remaining(5, 2 * SECOND),
+                &Advice::remaining(5, 2 * SECOND),
+            ),
+        ] {
+            assert_eq!(five.clone().and(other), *stricter);
+        }
+        assert_eq!(Advice::pause(SECOND).and(pause.clone()), pause);
         assert_eq!(Advice::remaining(0, 3 * SECOND), pause);
-        assert_eq!(of(&and(&five, &pause)), (pause.wait(), of(&five).1));
         for unit in ["requests", "tokens"] {
             let none = Advice::remaining_of(unit, 0, Duration::ZERO);
             assert_eq!(none, Advice::none());
         }
         let tokens = Advice::remaining_of("tokens", 0, SECOND);
-        let all: Vec<_> = and(&five, &tokens).allowances.into_iter().collect();
-        let expected = [
-            ("requests".into(), (5, SECOND)),
-            ("tokens".into(), (0, SECOND)),
-        ];
-        assert_eq!(all, expected);
+        let all = five.and(pause).and(tokens);
+        assert_eq!(all.wait(), Some(3 * SECOND));
+        assert_eq!(all.allowance_of("requests"), Some((5, SECOND)));
+        assert_eq!(all.allowance_of("tokens"), Some((0, SECOND)));
     }
 
     fn advice() -> impl Strategy<Value = Advice> {

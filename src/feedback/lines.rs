@@ -55,30 +55,3 @@ impl<'a> Lines<'a> {
         self.malformed.into_inner()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::feedback::number::count;
-
-    #[test]
-    fn a_malformed_line_does_not_affect_the_others() {
-        let name = HeaderName::from_static("x-a");
-        for (lines, expected, is_malformed) in [
-            (&[][..], &[][..], false),
-            (&[" 7\t", "8"], &[7, 8], false),
-            (&["7, 8,9"], &[7, 8, 9], false),
-            (&["1, x", "8", "\u{e9}"], &[8], true),
-            (&["", ",1", "1,"], &[], true),
-        ] {
-            let mut headers = HeaderMap::new();
-            for line in lines {
-                headers.append(&name, line.parse().unwrap());
-            }
-            let read = Lines::new(&headers);
-            assert_eq!(read.values(&name, count), expected, "{lines:?}");
-            let malformed = is_malformed.then(|| name.clone());
-            assert_eq!(read.malformed(), malformed, "{lines:?}");
-        }
-    }
-}

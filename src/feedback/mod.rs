@@ -165,9 +165,8 @@ mod tests {
         let response = http::Response::builder().status(429);
         let response = response.header("retry-after", "7").body(()).unwrap();
         let pause = |seconds| Advice::pause(Duration::from_secs(seconds));
-        let chosen: [(Reader, Advice); 4] = [
+        let chosen: [(Reader, Advice); 3] = [
             (Arc::new(Headers::new()), pause(7)),
-            (Arc::new(NoFeedback), Advice::none()),
             (Arc::new(move |_: &http::Response<()>| pause(3)), pause(3)),
             (Arc::new(Arc::new(NoFeedback)), Advice::none()),
         ];

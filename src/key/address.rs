@@ -155,6 +155,27 @@ mod tests {
         }
     }
 
+    /// What the server stored most specifically.
+    #[test]
+    fn the_peer_is_the_address_that_the_server_stored() {
+        let mut extensions = Extensions::new();
+        assert_eq!(peer(&extensions), None);
+        extensions.insert("::ffff:203.0.113.1".parse::<IpAddr>().unwrap());
+        assert_eq!(peer(&extensions), Some([203, 0, 113, 1].into()));
+        extensions.insert(SocketAddr::from(([203, 0, 113, 2], 80)));
+        assert_eq!(peer(&extensions), Some([203, 0, 113, 2].into()));
+        #[cfg(feature = "axum")]
+        {
+            use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+
+            let address = |last| SocketAddr::from(([203, 0, 113, last], 80));
+            extensions.insert(MockConnectInfo(address(3)));
+            assert_eq!(peer(&extensions), Some(address(3).ip()));
+            extensions.insert(ConnectInfo(address(4)));
+            assert_eq!(peer(&extensions), Some(address(4).ip()));
+        }
+    }
+
     #[test]
     fn a_network_is_written_in_its_shortest_form() {
         for (address, bits, expected) in [
@@ -166,31 +187,6 @@ mod tests {
             ("2001:db8:1:2ff::1", 56, "2001:db8:1:200::/56"),
         ] {
             assert_eq!(network(address.parse().unwrap(), bits), expected);
-        }
-    }
-
-    #[test]
-    fn the_peer_is_the_address_that_the_server_stored() {
-        let mut extensions = Extensions::new();
-        assert_eq!(peer(&extensions), None);
-        let address = |last| IpAddr::from([203, 0, 113, last]);
-        let mapped = |last| {
-            format!("::ffff:203.0.113.{last}")
-                .parse::<IpAddr>()
-                .unwrap()
-        };
-        extensions.insert(mapped(1));
-        assert_eq!(peer(&extensions), Some(address(1)));
-        extensions.insert(SocketAddr::new(mapped(2), 80));
-        assert_eq!(peer(&extensions), Some(address(2)));
-        #[cfg(feature = "axum")]
-        {
-            use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
-
-            extensions.insert(MockConnectInfo(SocketAddr::new(mapped(3), 80)));
-            assert_eq!(peer(&extensions), Some(address(3)));
-            extensions.insert(ConnectInfo(SocketAddr::new(address(4), 80)));
-            assert_eq!(peer(&extensions), Some(address(4)));
         }
     }
 }

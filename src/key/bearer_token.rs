@@ -48,57 +48,40 @@ pub(super) fn token(credentials: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use http::{HeaderValue, Request};
-    use proptest::prelude::*;
 
     use super::*;
     use crate::key::{Extracted, Key, KeyExtractor as _, header::hash};
 
-    fn request(values: &[&[u8]]) -> Request<()> {
-        let mut request = Request::new(());
-        for value in values {
-            let value = HeaderValue::from_bytes(value).unwrap();
-            request.headers_mut().append(AUTHORIZATION, value);
-        }
-        request
+    fn request(value: &[u8]) -> Request<()> {
+        let value = HeaderValue::from_bytes(value).unwrap();
+        let request = Request::builder().header(AUTHORIZATION, value);
+        request.body(()).unwrap()
     }
 
     #[test]
     fn the_key_is_the_hash_of_the_token_however_it_is_written() {
-        let key = |token| Extracted::Key(Key(hash(token)));
         for (value, token) in [
             (&b"Bearer a1.b2~c+/-_=="[..], &b"a1.b2~c+/-_=="[..]),
-            (b"bearer a", b"a"),
             (b" BEARER \t a \t", b"a"),
-            (b"Bearer a, Bearer b", b"a, Bearer b"),
+            (b"bearer a, Bearer b", b"a, Bearer b"),
             (b"Bearer \xff", b"\xff"),
         ] {
-            assert_eq!(bearer_token().extract(&request(&[value])), key(token));
+            let key = Extracted::Key(Key(hash(token)));
+            assert_eq!(bearer_token().extract(&request(value)), key);
         }
     }
 
     #[test]
     fn without_a_token_the_request_is_refused_unless_configured_otherwise() {
         let values = "|Bearer|Bearer |Bearer\ttoken|Bearertoken|Basic dXNlcjpwYXNz|token|\u{ff}";
-        let requests = values.split('|').map(|value| request(&[value.as_bytes()]));
-        for request in requests.chain([request(&[])]) {
+        let requests = values.split('|').map(|value| request(value.as_bytes()));
+        for request in requests.chain([Request::new(())]) {
             let refused = Extracted::Refused("the request has no bearer token".into());
             assert_eq!(bearer_token().extract(&request), refused);
             let exempt = bearer_token().or_exempt().extract(&request);
             assert_eq!(exempt, Extracted::Exempt);
             let shared = Extracted::Key("anonymous".into());
             assert_eq!(bearer_token().or("anonymous").extract(&request), shared);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_token_can_be_read_from_its_key(token in "[!-~]{6,40}") {
-            let value = format!("Bearer {token}");
-            let extracted = bearer_token().extract(&request(&[value.as_bytes()]));
-            let Extracted::Key(key) = extracted else { panic!("{extracted:?}") };
-            let shown = format!("{key:?}");
-            prop_assert!(!shown.contains(&token), "{}", shown);
-            prop_assert_eq!(key.as_str().len(), "sha256:".len() + 32);
         }
     }
 }

@@ -87,20 +87,15 @@ mod tests {
     use super::*;
     use crate::key::constant;
 
-    fn joined(parts: &[String]) -> Extracted {
-        join(parts.iter().map(|part| Extracted::from(part.as_str())))
-    }
-
     #[test]
     fn two_to_four_parts_of_any_kind_are_joined() {
         let (a, closure) = (constant("a|"), |request: &u32| request.to_string());
-        let b = || constant("b\\");
         let key = |text: &str| Extracted::Key(text.into());
         assert_eq!((a.clone(), closure).extract(&1), key(r"a\||1"));
-        let three = (a.clone(), b(), closure);
+        let three = (a.clone(), constant("b\\"), closure);
         assert_eq!(three.extract(&1), key(r"a\||b\\|1"));
-        let four = (a, b(), closure, constant("\n\0{c}\u{e9}"));
-        assert_eq!(four.extract(&1), key("a\\||b\\\\|1|\n\0{c}\u{e9}"));
+        let four = (a.clone(), a, closure, constant("\n\0{c}\u{e9}"));
+        assert_eq!(four.extract(&1), key("a\\||a\\||1|\n\0{c}\u{e9}"));
     }
 
     #[test]
@@ -111,12 +106,10 @@ mod tests {
         for (parts, expected) in [
             ([key(), exempt()], exempt()),
             ([exempt(), key()], exempt()),
-            ([key(), refused()], refused()),
             ([refused(), exempt()], refused()),
             ([exempt(), refused()], refused()),
             ([refused(), "".into()], refused()),
             (["".into(), refused()], empty()),
-            ([key(), "".into()], empty()),
             ([exempt(), "".into()], empty()),
         ] {
             assert_eq!(join(parts), expected);
@@ -129,6 +122,7 @@ mod tests {
             a in prop::collection::vec("[|\\\\a\0{}\u{e9}]{1,3}", 2..4),
             b in prop::collection::vec("[|\\\\a\0{}\u{e9}]{1,3}", 2..4),
         ) {
+            let joined = |parts: &[String]| join(parts.iter().map(|it| it.as_str().into()));
             prop_assert_eq!(a == b, joined(&a) == joined(&b));
         }
     }

@@ -139,30 +139,19 @@ impl RequestHead for reqwest::Request {
 mod tests {
     use super::*;
 
-    fn shown(head: &impl RequestHead) -> String {
-        let (method, scheme, host) = (head.method(), head.scheme(), head.host());
-        let (port, path, headers) = (head.port(), head.path(), head.headers().len());
-        format!("{method} {scheme:?} {host:?} {port:?} {path} {headers}")
-    }
-
     #[test]
     fn every_kind_of_request_shows_the_same_head() {
-        let url = "https://me:secret@api.example.com:8443/a%20b/c?q=/d";
-        let expected = r#"PUT Some("https") Some("api.example.com") Some(8443) /a%20b/c 1"#;
-        let request = Request::put(url).header("x-a", "1").extension(7_u8);
-        let request = request.body("body").unwrap();
-        let seven = |head: &dyn RequestHead| head.extensions().unwrap().get() == Some(&7_u8);
-        assert!(shown(&request) == expected && seven(&request));
-        let parts = request.into_parts().0;
-        assert!(shown(&parts) == expected && seven(&parts));
-        #[cfg(feature = "reqwest")]
-        {
-            let mut request = reqwest::Request::new(Method::PUT, url.parse().unwrap());
-            let value = http::HeaderValue::from_static("1");
-            request.headers_mut().insert("x-a", value);
-            assert_eq!(shown(&request), expected);
+        fn check(head: &impl RequestHead) {
+            let (scheme, host, path) = (head.scheme(), head.host(), head.path());
+            let shown = (head.method(), scheme, host, head.port(), path);
+            let (scheme, host) = (Some("https"), Some("a.example"));
+            assert_eq!(shown, (&Method::PUT, scheme, host, Some(8443), "/a%20b/c"));
         }
-        let relative = Request::get("/x").header("host", "a.example").body(());
-        assert_eq!(shown(&relative.unwrap()), "GET None None None /x 1");
+        let url = "https://me:secret@a.example:8443/a%20b/c?q=/d";
+        let request = Request::put(url).body(()).unwrap();
+        check(&request);
+        check(&request.into_parts().0);
+        #[cfg(feature = "reqwest")]
+        check(&reqwest::Request::new(Method::PUT, url.parse().unwrap()));
     }
 }

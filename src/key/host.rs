@@ -224,9 +224,7 @@ mod tests {
 
     /// Lines of a key and the texts that have it.
     fn table(lines: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let lines = lines
-            .lines()
-            .filter_map(|line| line.trim().split_once(" <= "));
+        let lines = lines.lines().filter_map(|it| it.trim().split_once(" <= "));
         lines.flat_map(|(key, texts)| texts.split(' ').map(move |text| (key, text)))
     }
 

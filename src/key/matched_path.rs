@@ -175,11 +175,9 @@ mod tests {
         let of_method = Router::new().route("/{post}", get(handler).layer(seen!(matched_path())));
         for app in [
             outer(nested(of_method)),
-            outer(nested(inner().layer(seen!(matched_path())))),
             outer(nested(inner().route_layer(seen!(matched_path())))),
             outer(nested(inner()).layer(seen!(matched_path()))),
             outer(nested(inner())).layer(seen!(matched_path())),
-            outer(nested(inner())).route_layer(seen!(matched_path())),
             Router::new().nest_service("/users", nested(inner().layer(seen!(matched_path())))),
         ] {
             let key = key(app, "GET", "/users/7/posts/%31?a=/b").await;

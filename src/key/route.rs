@@ -147,70 +147,39 @@ mod tests {
         }
     }
 
-    fn check<const N: usize>(templates: &[&str], cases: [(&str, &str); N]) {
-        let mut templates = templates.to_vec();
-        for _ in 0..2 {
-            let route = route(&templates).unwrap();
-            for (request, expected) in cases {
+    // `finds_what_the_documented_rule_says` of the templates covers the rest of the order.
+    // `finds_what_the_documented_rule_says` of the templates covers the order among them.
+    #[test]
+    fn paths_are_compared_as_they_are_sent_and_without_the_query() {
+        let templates = [
+            "GET /r/{id}",
+            "/a",
+            "/{{b}}",
+            "/v{n}/c",
+            "/d%20e",
+            "PURGE /{x}.b",
+        ];
+        let route = route(templates).unwrap();
+        for (expected, requests) in [
+            ("GET /r/{id}", "HEAD /r/1"),
+            ("/a", "GET /a?b=/c|GET https://me@example.com:8443/a"),
+            ("/{{b}}", "GET /{b}"),
+            ("/v{n}/c", "GET /v2/c"),
+            ("/d%20e", "GET /d%20e"),
+            ("PURGE /{x}.b", "PURGE /a.b"),
+            (
+                "unmatched",
+                "purge /a.b|GET /a/|GET //a|GET /A|GET /%61|GET /x/../a|OPTIONS *|\
+                 CONNECT example.com:443|GET /caf\u{e9}|POST /r/1|GET /",
+            ),
+        ] {
+            for request in requests.split('|') {
                 let (method, path) = request.split_once(' ').unwrap();
                 assert_eq!(key(&route, method, path), expected, "{request}");
             }
-            templates.reverse();
         }
-    }
-
-    // `finds_what_the_documented_rule_says` of the templates covers the rest of the order.
-    #[test]
-    fn the_most_specific_path_wins_and_then_the_method() {
-        check(
-            &[
-                "GET /{*rest}",
-                "/health",
-                "GET /r/{id}",
-                "/r/{name}",
-                "PUT /r/new",
-                "PURGE /{x}.b",
-            ],
-            [
-                ("GET /health", "/health"),
-                ("HEAD /r/1", "GET /r/{id}"),
-                ("PUT /r/1", "/r/{name}"),
-                ("PUT /r/new", "PUT /r/new"),
-                ("GET /r/new", "GET /r/{id}"),
-                ("GET /r/1/2", "GET /{*rest}"),
-                ("POST /r/1/2", "unmatched"),
-                ("GET /", "unmatched"),
-                ("PURGE /a.b", "PURGE /{x}.b"),
-                ("purge /a.b", "unmatched"),
-            ],
-        );
-        check(&[], [("GET /", "unmatched")]);
-    }
-
-    #[test]
-    fn paths_are_compared_as_they_are_sent_and_without_the_query() {
-        check(
-            &["/a", "/{{b}}", "/v{n}/c", "/d%20e"],
-            [
-                ("GET /a?b=/c", "/a"),
-                ("GET https://me@example.com:8443/a", "/a"),
-                ("GET /a/", "unmatched"),
-                ("GET //a", "unmatched"),
-                ("GET /A", "unmatched"),
-                ("GET /%61", "unmatched"),
-                ("GET /x/../a", "unmatched"),
-                ("GET /{b}", "/{{b}}"),
-                ("GET /v2/c", "/v{n}/c"),
-                ("GET /d%20e", "/d%20e"),
-                ("OPTIONS *", "unmatched"),
-                ("CONNECT example.com:443", "unmatched"),
-                ("GET /caf\u{e9}", "unmatched"),
-            ],
-        );
-        let route = route(["/{a}/x", "/{*rest}"]).unwrap();
-        assert_eq!(key(&route, "GET", &"/a".repeat(30_000)), "/{*rest}");
-        let long = format!("/{}/x", "a".repeat(60_000));
-        assert_eq!(key(&route, "GET", &long), "/{a}/x");
+        let long = format!("/r/{}", "a".repeat(60_000));
+        assert_eq!(key(&route, "GET", &long), "GET /r/{id}");
     }
 
     #[test]
@@ -218,8 +187,7 @@ mod tests {
         let route = route(["GET /a/{b}", "/a/{c}", "/{*rest}"]);
         let route = route.unwrap().with_values().or_exempt();
         for (method, path, expected) in [
-            ("GET", "/a/1?q", "GET /a/1"),
-            ("HEAD", "/a/1", "GET /a/1"),
+            ("HEAD", "/a/1?q", "GET /a/1"),
             ("PUT", "/a/1", "/a/1"),
             ("PUT", "/unmatched", "/unmatched"),
             ("GET", "/", "Exempt"),

@@ -281,14 +281,14 @@ mod tests {
     #[test]
     fn the_key_is_the_template() {
         let long = format!("/{}/{{{}}}", "a".repeat(50 * 1024), "b".repeat(50 * 1024));
-        for (template, expected) in [
-            ("\tGET\r\n /a ", "GET /a"),
-            ("/{{a}}/{*rest}", "/{{a}}/{*rest}"),
-            ("PURGE /a%20b|c\\d", "PURGE /a%20b|c\\d"),
-            ("/v1/things:batchGet", "/v1/things:batchGet"),
-            (&long, &long),
+        assert_eq!(parse("\tGET\r\n /a ").key.as_str(), "GET /a");
+        for text in [
+            "/{{a}}/{*rest}",
+            "PURGE /a%20b|c\\d",
+            "/v1/things:batchGet",
+            &long,
         ] {
-            assert_eq!(parse(template).key.as_str(), expected);
+            assert_eq!(parse(text).key.as_str(), text);
         }
     }
 
@@ -377,7 +377,7 @@ mod tests {
         /(a|\\{p\\}|a\\{p\\}|\\{p\\}b|\\{\\*r\\}|a\\{\\*r\\})?";
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
         #[test]
         fn finds_what_the_documented_rule_says(
             texts in prop::collection::hash_set(TEMPLATE, 0..20),
@@ -389,11 +389,6 @@ mod tests {
             let found = templates.find(&Method::from_bytes(method.as_bytes()).unwrap(), &path);
             let expected = expected(templates.all(), &method, &path);
             prop_assert_eq!(found.map(|template| template.key.as_str()), expected);
-        }
-
-        #[test]
-        fn no_text_makes_parsing_panic(text in "(GET )?/[{}*/ab\\\\\0?\u{e9} ]{0,12}") {
-            let _ = Template::parse(&text);
         }
     }
 }

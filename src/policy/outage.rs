@@ -124,21 +124,22 @@ fn unlimited() -> Quota {
 mod tests {
     use super::*;
 
-    fn fallback(outage: Outage, quotas: &str) -> String {
+    fn fallback(outage: Outage, quotas: &str) -> Result<String, String> {
         let parts = PolicyParts {
             quotas: quotas.split(", ").map(|it| it.parse().unwrap()).collect(),
+            outage,
             ..PolicyParts::default()
         };
+        parts.clone().build().map_err(|error| error.to_string())?;
         let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();
         let quotas = parts.quotas.iter().map(ToString::to_string);
-        quotas.collect::<Vec<_>>().join(", ")
+        Ok(quotas.collect::<Vec<_>>().join(", "))
     }
 
     #[test]
     fn a_share_is_rounded_down_and_never_to_nothing() {
         for (quotas, third) in [
-            ("3/s", "1/s"),
             ("100/m", "33/m"),
             ("2/s", "1/1s500ms"),
             ("10/s spacing", "10/3s spacing"),
@@ -157,36 +158,22 @@ mod tests {
             ("10/s, 11/s, 90/m", "3/s, 30/m"),
         ] {
             let share = Outage::Local { share: 1.0 / 3.0 };
-            assert_eq!(fallback(share, quotas), third);
+            assert_eq!(fallback(share, quotas).unwrap(), third);
         }
-        let allowing: Quota = fallback(Outage::Allow, "1/d").parse().unwrap();
+        let allowing: Quota = fallback(Outage::Allow, "1/d").unwrap().parse().unwrap();
         assert_eq!(allowing.largest_cost(), u32::MAX);
     }
 
     #[test]
-    fn a_share_is_above_none_and_up_to_all() {
-        let of = |share| Outage::Local { share }.fallback(&PolicyParts::default());
+    fn a_share_is_above_none_up_to_all_and_holds_the_default_cost() {
+        let of = |share| fallback(Outage::Local { share }, "100/m unit=a default_cost=50");
         for share in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
-            let message = of(share).err().unwrap().to_string();
+            let message = of(share).unwrap_err();
             assert!(message.starts_with("outage: a share of"), "{message}");
         }
-        assert!(of(1.0).is_ok());
-    }
-
-    #[test]
-    fn a_share_holds_the_default_cost() {
-        let build = |share| {
-            let quotas = ["100/m unit=tokens default_cost=50".parse().unwrap()];
-            let parts = PolicyParts {
-                quotas: quotas.into_iter().collect(),
-                outage: Outage::Local { share },
-                ..PolicyParts::default()
-            };
-            parts.build().map_err(|error| error.to_string())
-        };
-        assert!(build(0.5).is_ok());
-        let error = "outage: the share is too small: quota `25/m unit=tokens default_cost=50`: \
+        assert!(of(0.5).is_ok() && of(1.0).is_ok());
+        let error = "outage: the share is too small: quota `25/m unit=a default_cost=50`: \
             the default cost is more than may depart at once";
-        assert_eq!(build(0.25).unwrap_err(), error);
+        assert_eq!(of(0.25).unwrap_err(), error);
     }
 }

@@ -41,17 +41,11 @@ mod tests {
 
     #[test]
     fn a_quota_is_written_and_read_as_its_text() {
-        let quota: Quota = "100/1m30s gcra burst=20".parse().unwrap();
-        let text = serde_json::to_string(&quota).unwrap();
-        assert_eq!(text, r#""100/1m30s gcra burst=20""#);
-        assert_eq!(serde_json::from_str::<Quota>(&text).unwrap(), quota);
-    }
-
-    #[test]
-    fn an_error_names_the_part_at_fault() {
+        let text = r#""100/1m30s gcra burst=20""#;
+        let quota: Quota = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&quota).unwrap(), text);
         let error = |text| serde_json::from_str::<Quota>(text).unwrap_err().to_string();
         assert!(error(r#""10/fortnight""#).contains("unknown unit \"fortnight\""));
-        assert!(error(r#""0/s""#).contains("the limit is zero"));
         assert!(error("10").contains("expected a string"));
     }
 }

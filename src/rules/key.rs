@@ -190,15 +190,6 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn extract(rule: &Rule, request: &http::Request<()>) -> Result<String, String> {
-        let mut mistakes = Mistakes::default();
-        let key = RuleKey::of(rule, &mut mistakes);
-        mistakes.finish().unwrap();
-        let host = Authority::of(request);
-        let key = key.extract(request, host.as_ref(), Some(&"/a/{b}".into()));
-        key.map(|key| key.to_string()).map_err(Cow::into_owned)
-    }
-
     #[test]
     fn each_part_works_like_the_extractor_of_its_name() {
         let request = http::Request::put("https://A.example:8443/a/1")
@@ -208,30 +199,33 @@ mod tests {
             .header("x-forwarded-for", "203.0.113.7")
             .body(())
             .unwrap();
-        let of = |part| extract(&Rule::named("a").path("/a/{b}").key(part), &request).unwrap();
-        assert_eq!(of(KeyPart::Host), "a.example:8443");
-        assert_eq!(of(KeyPart::Route), "/a/{b}");
-        assert_eq!(of(KeyPart::ClientIp), "10.0.0.1");
-        assert!(of(KeyPart::BearerToken).starts_with("sha256:"));
-        assert_eq!(of(KeyPart::Header("X-Tenant".into())), "acme");
-        assert!(of(KeyPart::HashedHeader("x-tenant".into())).starts_with("sha256:"));
-        assert_eq!(of(KeyPart::Method), "PUT");
-        assert_eq!(of(KeyPart::Constant("all".into())), "all");
-        let proxied = Rule::named("a").key(KeyPart::ClientIp);
-        let proxied = proxied.trusted_proxies(["10.0.0.0/8"]);
-        assert_eq!(extract(&proxied, &request).unwrap(), "203.0.113.7");
+        let rule = || Rule::named("a").path("/a/{b}");
+        let (header, hashed) = (KeyPart::Header, KeyPart::HashedHeader);
         let text = KeyPart::Constant("a|b".into());
-        let joined = Rule::named("a").key(KeyPart::Method).key(text);
-        assert_eq!(extract(&joined, &request).unwrap(), r"PUT|a\|b");
-        let none = extract(&Rule::named("a"), &request).unwrap();
-        assert_eq!(none, "a.example:8443");
-    }
-
-    #[test]
-    fn a_request_without_the_part_is_refused() {
-        let request = http::Request::get("/").body(()).unwrap();
-        let rule = Rule::named("a").key(KeyPart::Header("x-tenant".into()));
-        let refused = extract(&rule, &request).unwrap_err();
-        assert_eq!(refused, "the request has no x-tenant header");
+        let proxied = rule().trusted_proxies(["10.0.0.0/8"]);
+        for (rule, expected) in [
+            (rule(), "a.example:8443"),
+            (rule().key(KeyPart::Host), "a.example:8443"),
+            (rule().key(KeyPart::Route), "/a/{b}"),
+            (rule().key(KeyPart::ClientIp), "10.0.0.1"),
+            (proxied.key(KeyPart::ClientIp), "203.0.113.7"),
+            (rule().key(KeyPart::BearerToken), "sha256:"),
+            (rule().key(header("X-Tenant".into())), "acme"),
+            (rule().key(hashed("x-tenant".into())), "sha256:"),
+            (rule().key(KeyPart::Method).key(text), r"PUT|a\|b"),
+            (
+                rule().key(header("x-other".into())),
+                "the request has no x-other header",
+            ),
+        ] {
+            let mut mistakes = Mistakes::default();
+            let key = RuleKey::of(&rule, &mut mistakes);
+            mistakes.finish().unwrap();
+            let host = Authority::of(&request);
+            let key = key.extract(&request, host.as_ref(), Some(&"/a/{b}".into()));
+            let key = key.map_or_else(Cow::into_owned, |key| key.to_string());
+            let is_hashed = expected == "sha256:" && key.starts_with(expected);
+            assert!(is_hashed || key == expected, "{key}");
+        }
     }
 }

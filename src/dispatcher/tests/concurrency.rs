@@ -1,6 +1,6 @@
 //! Requests in progress, in several processes with round trips and failures, in paused time.
 
-use super::simulation::{Done, Job, Process, Scenario, burst, processes};
+use super::simulation::{Done, Scenario, burst, processes};
 use super::*;
 use crate::acquire::Acquire;
 use crate::policy::{Lost, Outage};

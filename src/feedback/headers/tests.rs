@@ -93,13 +93,87 @@ fn retry_after_is_a_pause_where_the_status_refuses() {
 fn a_retry_after_that_is_over_or_malformed_is_as_if_missing() {
     let values = "0|0.0|-5|soon|1e3|inf|NaN|Tue, 14 Nov 2023 22:13:20 GMT|Tue, 14|\
         Sun, 06 Nov 1994 08:49:37 GMT|Wed, 14 Nov 2023 22:13:50 GMT|Tue, 31 Nov 2023 22:13:50 GMT";
-    let exhausted = ("ratelimit", r#""a";r=0;t=5"#);
     for value in values.split('|') {
         let line = ("retry-after", value);
-        assert_eq!(read(503, &[line]), Advice::none(), "{value}");
         assert_eq!(read(403, &[line]), Advice::none(), "{value}");
-        assert_eq!(read(429, &[line]), pause(1), "{value}");
+        let exhausted = ("ratelimit", r#""a";r=0;t=5"#);
         assert_eq!(read(429, &[line, exhausted]), pause(5), "{value}");
+    }
+}
+
+/// The headers of older forms hold another limit, which counts then.
+#[test]
+fn a_malformed_part_invalidates_a_structured_header() {
+    let lines = r#"|50|"a"|"a";t=30|"a";r=-1;t=30|"a";r=1.5;t=30|"a";r=1;t=30.5|"a";r=1;t=-30|
+        "a";r;t=30|"a";r=1;t=1000000000000000|"a";r="1";t=30|"a";r=1;t=30,|a;r=1;t=30|
+        ("a");r=1;t=30|"a";r=1;t=30, "b";r=?1|"a";r=1;t=30, limit=100|limit=100, remaining=50|
+        limit=100, reset=30|remaining=50, reset=-1|remaining=50, reset=(30)|remaining=5_0, reset=3"#;
+    for line in lines.split('|').map(str::trim) {
+        let older = [("ratelimit-remaining", "4"), ("ratelimit-reset", "7")];
+        let lines = [&[("ratelimit", line)][..], &older].concat();
+        assert_eq!(read(200, &lines), remaining(4, 7), "{line}");
+    }
+}
+
+#[test]
+fn all_forms_of_limits_and_resets_are_read() {
+    let cases = r#"
+        # Each item is a limit, and all lines are one list.
+        200 => ratelimit: "a,b;\"r";r=1;t=2 , "c"; t=4; r=3;q=9;x-y => 1 in 2s
+        200 => ratelimit: "a";r=0;t=2 | ratelimit: "b";r=3;t=4 => pause 2s, 3 in 4s
+        200 => ratelimit: "a";r=999999999999999;t=999999999999999 => 4294967295 in 3600s
+        200 => ratelimit: reset=30;a | ratelimit: remaining=50 | ratelimit: policy="x" => 50 in 30s
+        # The unit is that of the policy of the same name and partition.
+        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;w=1;qu="requests" => 7 in 1s
+        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9, "a";q=9;qu="content-bytes" => 7 in 1s
+        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;qu=content-bytes => 7 in 1s
+        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;qu="content-bytes", => 7 in 1s
+        200 => ratelimit: "a";r=7;t=1;pk=:QQ==: | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b" => 7 b in 1s
+        200 => ratelimit: "a";r=7;t=1;pk=:Qg==: | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b", "a";q=9;pk=:Qg==: => 7 in 1s
+        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b" => 7 b in 1s
+        # The fewest and the longest delay count; one number alone, or of two families, is no limit.
+        200 => x-ratelimit-remaining: 7 | x-ratelimit-reset: 1700000030 | x-ratelimit-reset-after: 20 => 7 in 20s
+        200 => x-ratelimit-remaining: 7 | x-ratelimit-reset: 1700000030 | x-ratelimit-reset-after: -20 => 7 in 30s
+        200 => x-ratelimit-remaining: 7 | x-ratelimit-remaining: 6,8 | x-ratelimit-reset: 30 | x-ratelimit-reset: 1700000040,20 => 6 in 40s
+        200 => x-ratelimit-remaining: 7 | ratelimit-reset: 30 => none
+        200 => x-ratelimit-remaining: 7 | x-ratelimit-reset: soon => none
+        # The newest form that is well-formed is read.
+        200 => ratelimit: -1 | ratelimit-remaining: 3 | ratelimit-reset: 1 | x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 => 3 in 1s
+        200 => ratelimit-remaining: -1 | ratelimit-reset: 1 | x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 => 4 in 1s
+        200 => x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 | x-rate-limit-remaining: 5 | x-rate-limit-reset: 1 => 4 in 1s
+        # The date of the response is now at the origin, unless it is in doubt.
+        503 => retry-after: Sun, 06 Nov 1994 08:49:38 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | date: Sun Nov  6 08:49:37 1994 => pause 1s
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: 60, 0 => pause 60s
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: 0 | age: 60 => pause 120s
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: old => pause 120s
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Mon, 06 Nov 1994 08:49:37 GMT => none
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | date: Sun, 06 Nov 1994 08:49:38 GMT => none
+    "#;
+    check(&Headers::new(), cases);
+    let reader = Headers::new().longest_pause(Duration::MAX);
+    for (reset, expected) in [
+        ("999999999.5", "1 in 999999999.5s"),
+        ("1000000000", "none"),
+        ("1700000030.125", "1 in 30.125s"),
+        ("99999999999", "1 in 98299999999s"),
+        ("100000000000", "none"),
+        ("1700000030000.5", "1 in 30.0005s"),
+        ("6m0.5s", "1 in 360.5s"),
+        ("2023-11-14t22:13:50.125z", "1 in 30.125s"),
+        ("2023-11-15T00:13:50+02:00", "1 in 30s"),
+        ("2023-11-14T19:43:50-02:30", "1 in 30s"),
+        ("2024-02-29T22:13:20Z", "1 in 9244800s"),
+        ("2024-03-01T22:13:20Z", "1 in 9331200s"),
+    ] {
+        let lines = format!("x-ratelimit-remaining: 1 | x-ratelimit-reset: {reset}");
+        check(&reader, &format!("200 => {lines} => {expected}"));
+    }
+    let texts = "|-30|soon|2023-11-14|2023-12-14T22:13:50|2023-12-14T22:13Z|2023-13-14T22:13:50Z|\
+        2023-11-32T22:13:50Z|2023-12-14T22.5:13:50Z|2023-12-14T22:13:50+02|2023-12-14T22:13:50Zx|\
+        12023-11-14T22:13:50Z|1994-11-06T08:49:37Z";
+    for reset in texts.split('|') {
+        let lines = [("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", reset)];
+        assert_eq!(read_by(&reader, 200, &lines), Advice::none(), "{reset}");
     }
 }
 

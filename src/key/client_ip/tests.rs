@@ -32,26 +32,41 @@ fn request(peer: &str, name: &str, lines: &[impl AsRef<[u8]>]) -> Request<()> {
 }
 
 #[test]
-fn only_the_chosen_header_of_a_trusted_peer_is_read() {
-    let lines = [
-        (CHAIN, "203.0.113.1"),
-        ("forwarded", "for=203.0.113.2"),
-        ("cf-connecting-ip", "203.0.113.3"),
-    ];
+fn only_the_chosen_header_is_read() {
+    let names = [CHAIN, "forwarded", "cf-connecting-ip"];
     let extractors = [
         client_ip(),
         client_ip().forwarded(),
         client_ip().header("CF-Connecting-IP"),
     ];
     for (chosen, extractor) in extractors.into_iter().enumerate() {
-        for (index, (name, line)) in lines.into_iter().enumerate() {
+        for (index, name) in names.into_iter().enumerate() {
+            let line = if index == 1 {
+                "for=203.0.113.7"
+            } else {
+                "203.0.113.7"
+            };
             let found = found_by(extractor.clone(), "10.0.0.1", name, &[line]);
-            let is_read = found == format!("203.0.113.{}", index + 1);
-            assert_eq!(is_read, index == chosen, "{found}");
-            assert!(is_read || found == "10.0.0.1", "{found}");
-            let untrusting = key(&extractor, &request("10.0.0.1", name, &[line]));
-            assert_eq!(untrusting, "10.0.0.1");
+            let expected = if index == chosen {
+                "203.0.113.7"
+            } else {
+                "10.0.0.1"
+            };
+            assert_eq!(found, expected, "{name}");
         }
+    }
+}
+
+#[test]
+fn networks_and_peers_may_be_ipv4_mapped() {
+    for (network, peer, is_trusted) in [
+        ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+        ("::ffff:10.0.0.0/104", "10.0.0.1", true),
+        ("::ffff:10.0.0.0/104", "11.0.0.1", false),
+    ] {
+        let extractor = client_ip().trusted_proxies([network]).unwrap();
+        let found = key(&extractor, &request(peer, CHAIN, &["203.0.113.7"]));
+        assert_eq!(found == "203.0.113.7", is_trusted, "{network} {peer}");
     }
 }
 
@@ -69,22 +84,6 @@ fn a_header_of_one_address_is_that_address_alone() {
         let extractor = client_ip().header("x-real-ip");
         let found = found_by(extractor, "10.0.0.1", "x-real-ip", lines);
         assert_eq!(found, expected, "{lines:?}");
-    }
-}
-
-#[test]
-fn networks_and_peers_may_be_ipv4_mapped() {
-    for (network, peer, is_trusted) in [
-        ("10.0.0.0/8", "::ffff:10.0.0.1", true),
-        ("::ffff:10.0.0.0/104", "10.0.0.1", true),
-        ("::ffff:10.0.0.0/104", "::ffff:10.255.0.1", true),
-        ("::ffff:10.0.0.0/104", "11.0.0.1", false),
-        ("::ffff:10.0.0.1/128", "10.0.0.1", true),
-        ("::ffff:10.0.0.1/128", "10.0.0.2", false),
-    ] {
-        let extractor = client_ip().trusted_proxies([network]).unwrap();
-        let found = key(&extractor, &request(peer, CHAIN, &["203.0.113.7"]));
-        assert_eq!(found == "203.0.113.7", is_trusted, "{network} {peer}");
     }
 }
 
@@ -123,12 +122,6 @@ fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
 #[should_panic(expected = "an IPv4 address has 32 bits, not 33")]
 fn more_bits_than_an_ipv4_address_has_panic() {
     let _ = client_ip().ipv4_prefix(33);
-}
-
-#[test]
-#[should_panic(expected = "an IPv6 address has 128 bits, not 129")]
-fn more_bits_than_an_ipv6_address_has_panic() {
-    let _ = client_ip().ipv6_prefix(129);
 }
 
 #[test]
