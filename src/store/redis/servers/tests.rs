@@ -1,6 +1,5 @@
 //! The connections against real servers.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,14 +10,13 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{CommandAnswer, Servers, refused};
 use crate::store::StoreError;
 
-use support::errors::everything;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 
 mod clusters;
+mod errors;
 mod exclusive;
 mod messages;
-mod secrets;
 
 /// A deadline that only a defect passes.
 const LONG: Duration = Duration::from_secs(20);
@@ -92,46 +90,54 @@ async fn connects_once_for_concurrent_first_calls_and_not_before() {
 }
 
 #[tokio::test]
-async fn one_refused_command_does_not_fail_the_others() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
-    let commands: [&[&str]; 4] = [
-        &["SET", "key", "text"],
-        &["INCR", "key"],
-        &["LPUSH", "key", "1"],
-        &["GET", "key"],
-    ];
-    let answers = run(&servers, &commands).await.unwrap();
-    assert_eq!(answers[3].value, Value::BulkString(b"text".to_vec()));
-    assert!(!refusal(&answers[1]).is_outage());
-    assert!(refusal(&answers[2]).is_unrecognized_value());
-    assert!(!refusal(&answers[2]).is_outcome_unknown());
-}
-
-#[tokio::test]
-async fn the_server_number_is_that_of_the_process() {
+async fn the_server_number_is_that_of_the_process_or_0_without_the_right_to_ask() {
     let mut server = RedisServer::start();
     let [one, other] = [(); 2].map(|()| Servers::at(&server.url()).unwrap());
     let before = get(&one).await.unwrap().origin;
     let same = get(&other).await.unwrap().origin;
-    assert_ne!(before.server, 0);
     assert_eq!(before.server, same.server);
     assert_ne!(before.connection, same.connection);
-
+    server.command::<()>(&["ACL", "SETUSER", "poor", "on", ">word", "~*", "+get"]);
+    let url = server.url().replace("redis://", "redis://poor:word@");
+    let poor = get(&Servers::at(&url).unwrap()).await.unwrap();
+    assert_eq!((poor.origin.server, poor.value), (0, Value::Nil));
     server.restart();
     let after = get_until_up(&one).await.origin;
-    assert_ne!(after.server, before.server);
+    assert!(after.server != before.server && before.server != 0);
     assert_ne!(after.connection, before.connection);
 }
 
+/// Nothing is sent twice.
 #[tokio::test]
-async fn the_server_number_is_0_without_the_right_to_ask() {
-    let server = RedisServer::start();
-    server.command::<()>(&["ACL", "SETUSER", "poor", "on", ">word", "~*", "+get"]);
-    let url = server.url().replace("redis://", "redis://poor:word@");
-    let answered = get(&Servers::at(&url).unwrap()).await.unwrap();
-    assert_eq!(answered.origin.server, 0);
-    assert_eq!(answered.value, Value::Nil);
+async fn a_late_or_lost_answer_has_an_unknown_outcome() {
+    let (_server, proxy, servers) = proxied();
+    let increment = pipe(&[&["INCR", "key"]]);
+    let (mut connection, mut sent) = (get(&servers).await.unwrap().origin.connection, 0);
+    let faults: [(fn(&Proxy), bool); 3] = [
+        (Proxy::hold, true),
+        (Proxy::swallow, false),
+        (|proxy| proxy.cut_reply(b"INCR", 0), false),
+    ];
+    for (nth, (fault, is_kept)) in faults.into_iter().enumerate() {
+        fault(&proxy);
+        let deadline = Instant::now() + Duration::from_millis(if is_kept { 1_000 } else { 100 });
+        let error = servers.run("key", &increment, deadline).await.unwrap_err();
+        assert!(error.is_outage() && error.is_outcome_unknown(), "{error:?}");
+        match is_kept {
+            true => proxy.resume(),
+            false => proxy.heal(),
+        }
+        let after = get_until_up(&servers).await;
+        assert_eq!(after.origin.connection == connection, is_kept, "{nth}");
+        // The second one never arrived.
+        sent += u8::from(nth != 1);
+        assert_eq!(after.value, Value::BulkString(sent.to_string().into()));
+        connection = after.origin.connection;
+    }
+    let late = servers.run("key", &increment, Instant::now()).await;
+    assert!(!late.unwrap_err().is_outcome_unknown());
+    let unchanged = get(&servers).await.unwrap().value;
+    assert_eq!(unchanged, Value::BulkString(sent.to_string().into()));
 }
 
 #[tokio::test]
@@ -151,59 +157,6 @@ async fn a_server_that_is_down_is_tried_with_pauses_until_it_is_up() {
     assert!(proxy.made() as u128 <= most, "{} connections", proxy.made());
     server.restart();
     get_until_up(&servers).await;
-}
-
-#[tokio::test]
-async fn a_late_answer_has_an_unknown_outcome_and_keeps_a_connection_that_answers() {
-    let (_server, proxy, servers) = proxied();
-    let before = get(&servers).await.unwrap().origin;
-    proxy.hold();
-    let set = pipe(&[&["SET", "key", "text"]]);
-    let deadline = Instant::now() + Duration::from_secs(1);
-    let error = servers.run("key", &set, deadline).await.unwrap_err();
-    assert!(error.is_outage() && error.is_outcome_unknown(), "{error:?}");
-    proxy.resume();
-    let after = get(&servers).await.unwrap();
-    assert_eq!(after.origin.connection, before.connection);
-    assert_eq!(after.value, Value::BulkString(b"text".to_vec()));
-}
-
-#[tokio::test]
-async fn a_connection_that_answers_nothing_is_replaced() {
-    let (_server, proxy, servers) = proxied();
-    let before = get(&servers).await.unwrap().origin;
-    proxy.swallow();
-    let deadline = Instant::now() + Duration::from_millis(100);
-    let error = servers
-        .run("key", &pipe(&[&["GET", "key"]]), deadline)
-        .await;
-    assert!(error.unwrap_err().is_outcome_unknown());
-    proxy.heal();
-    let after = get_until_up(&servers).await.origin;
-    assert_ne!(after.connection, before.connection);
-    assert_eq!(after.server, before.server);
-}
-
-#[tokio::test]
-async fn a_reply_that_was_lost_has_an_unknown_outcome_and_is_not_asked_for_again() {
-    let (_server, proxy, servers) = proxied();
-    get(&servers).await.unwrap();
-    proxy.cut_reply(b"INCR", 0);
-    let error = run(&servers, &[&["INCR", "number"]]).await.unwrap_err();
-    assert!(error.is_outage() && error.is_outcome_unknown(), "{error:?}");
-    let answers = run(&servers, &[&["INCR", "number"]]).await.unwrap();
-    assert_eq!(answers[0].value, Value::Int(2));
-}
-
-#[tokio::test]
-async fn a_deadline_that_has_passed_sends_nothing() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
-    get(&servers).await.unwrap();
-    let set = pipe(&[&["SET", "key", "text"]]);
-    let error = servers.run("key", &set, Instant::now()).await.unwrap_err();
-    assert!(!error.is_outcome_unknown(), "{error:?}");
-    assert_eq!(get(&servers).await.unwrap().value, Value::Nil);
 }
 
 #[test]

@@ -29,28 +29,6 @@ impl Pair {
         }
         pair
     }
-
-    fn id(&self, server: usize) -> String {
-        self.0[server].command(&["CLUSTER", "MYID"])
-    }
-
-    /// Moves a slot without keys to the second server.
-    fn move_slot(&self, name: &str) {
-        let (slot, id) = (slot_of(name).to_string(), self.id(1));
-        for server in self.0.iter().rev() {
-            server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
-        }
-    }
-
-    /// Leaves the slot between the two servers. Keys that do not exist are served by the second.
-    fn begin_to_move(&self, name: &str) {
-        let slot = slot_of(name).to_string();
-        let set = |server: usize, what, id: String| {
-            self.0[server].command::<()>(&["CLUSTER", "SETSLOT", &slot, what, &id]);
-        };
-        set(1, "IMPORTING", self.id(0));
-        set(0, "MIGRATING", self.id(1));
-    }
 }
 
 fn value(text: &str) -> Value {
@@ -70,8 +48,13 @@ async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     ];
     let before = run(&servers, &[&["GET", "{a}1"]]).await.unwrap();
     assert_eq!(servers.shard("a"), servers.shard("b"));
-    pair.move_slot("b");
-
+    let (slot, id) = (
+        slot_of("b").to_string(),
+        pair.0[1].command::<String>(&["CLUSTER", "MYID"]),
+    );
+    for server in pair.0.iter().rev() {
+        server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+    }
     let answers = run(&servers, &sets).await.unwrap();
     let values: Vec<_> = answers.iter().map(|it| it.value.clone()).collect();
     let one = Value::Int(1);
@@ -83,38 +66,6 @@ async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     assert!(answers[1].origin.sent >= answers[0].origin.received);
     assert_ne!(servers.shard("a"), servers.shard("b"));
     assert_eq!(servers.each(soon()).await.unwrap().len(), 2);
-}
-
-#[tokio::test]
-async fn a_key_on_its_way_is_asked_for_at_its_new_server_only_this_time() {
-    let pair = Pair::start();
-    let servers = Servers::cluster([pair.0[0].url()]).unwrap();
-    run(&servers, &[&["SET", "{b}old", "1"]]).await.unwrap();
-    pair.begin_to_move("b");
-    let commands: [&[&str]; 3] = [
-        &["GET", "{b}old"],
-        &["SET", "{b}new", "2"],
-        &["GET", "{b}new"],
-    ];
-    let answers = run(&servers, &commands).await.unwrap();
-    let values: Vec<_> = answers.iter().map(|it| it.value.clone()).collect();
-    assert_eq!(values, [value("1"), Value::Okay, value("2")]);
-    assert_ne!(answers[0].origin.server, answers[1].origin.server);
-    assert_eq!(servers.shard("b"), servers.shard("a"));
-}
-
-#[tokio::test]
-async fn an_exclusive_connection_finds_a_slot_that_moved() {
-    let pair = Pair::start();
-    let servers = Servers::cluster([pair.0[0].url()]).unwrap();
-    let exclusive = servers.exclusive("b", soon()).await.unwrap();
-    pair.move_slot("b");
-    let watch = pipe(&[&["WATCH", "b"]]);
-    let answers = exclusive.run(&watch, soon()).await.unwrap();
-    assert!(refusal(&answers[0]).is_outage());
-    let exclusive = servers.exclusive("b", soon()).await.unwrap();
-    let answers = exclusive.run(&watch, soon()).await.unwrap();
-    assert_eq!(answers[0].value, Value::Okay);
 }
 
 #[test]
@@ -166,7 +117,7 @@ fn an_unknown_host_is_that_of_the_server_that_answered() {
             address: (host.to_owned(), port),
             is_ask: text.starts_with("ASK"),
         });
-        let error = secrets::server_error(text);
+        let error = errors::server_error(text);
         assert_eq!(Redirect::of(&error, "asked"), expected, "{text}");
     }
 }

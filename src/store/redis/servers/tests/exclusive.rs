@@ -7,24 +7,6 @@ async fn take(servers: &Servers) -> super::super::Exclusive {
 }
 
 #[tokio::test]
-async fn a_transaction_fails_if_a_watched_key_changes() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
-    let exclusive = take(&servers).await;
-    let watch = pipe(&[&["WATCH", "key"], &["GET", "key"]]);
-    let mut set = pipe(&[&["SET", "key", "mine"]]);
-    set.atomic();
-    for (is_changed, expected) in [(true, Value::Nil), (false, Value::Array(vec![Value::Okay]))] {
-        exclusive.run(&watch, soon()).await.unwrap();
-        if is_changed {
-            run(&servers, &[&["SET", "key", "theirs"]]).await.unwrap();
-        }
-        let answers = exclusive.run(&set, soon()).await.unwrap();
-        assert_eq!(answers[0].value, expected);
-    }
-}
-
-#[tokio::test]
 async fn released_connections_are_reused_and_others_are_closed() {
     let (_server, proxy, servers) = proxied();
     let (one, other) = (take(&servers).await, take(&servers).await);
@@ -51,18 +33,6 @@ async fn a_broken_connection_is_not_reused() {
     let fresh = take(&servers).await;
     assert!(!fresh.is_reused);
     fresh.run(&ping, soon()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_connection_to_a_server_that_became_a_replica_is_not_reused() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
-    let exclusive = take(&servers).await;
-    server.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    let answers = exclusive.run(&pipe(&[&["SET", "key", "1"]]), soon()).await;
-    assert!(refusal(&answers.unwrap()[0]).is_outage());
-    exclusive.release();
-    assert!(!take(&servers).await.is_reused);
 }
 
 #[test]

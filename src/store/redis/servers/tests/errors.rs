@@ -1,70 +1,14 @@
-//! Errors, and the passwords that they must not reveal.
-
-use std::net::TcpListener;
+//! Errors of servers.
 
 use redis::{ServerError, parse_redis_value};
 
 use super::super::errors::{demoted, refused};
 use super::*;
 
-const SECRET: &str = "p\u{e4}ss-w\u{f6}rd'7";
-
-/// The secret as it is written in a URL.
-const ENCODED: &str = "p%C3%A4ss-w%C3%B6rd%277";
-
-fn assert_hidden(error: &StoreError) {
-    let text = everything(error);
-    for secret in [SECRET, ENCODED, "p%C3", "ss-w"] {
-        assert!(!text.contains(secret), "{text}");
-    }
-}
-
-fn with_password(url: &str) -> String {
-    url.replace("redis://", &format!("redis://user:{ENCODED}@"))
-}
-
-/// A server that gives each command the same answer.
-fn answering(answer: String) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for client in listener.incoming() {
-            let mut client = client.unwrap();
-            let answer = answer.repeat(10);
-            let _ = client.write_all(answer.as_bytes());
-            // The client closes the connection.
-            let _ = std::io::copy(&mut client, &mut std::io::sink());
-        }
-    });
-    format!("redis://127.0.0.1:{port}/")
-}
-
 pub(super) fn server_error(text: &str) -> ServerError {
     match parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap() {
         Value::ServerError(error) => error,
         other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn an_answer_that_quotes_the_password_is_cut() {
-    for (answer, shown) in [
-        (format!("-ERR {SECRET} is wrong"), "answered with ERR"),
-        (format!("-{SECRET} is wrong"), "answered with an error"),
-        (format!("-LOADING {SECRET}"), "answered with LOADING"),
-        (SECRET.to_owned(), ""),
-    ] {
-        let url = with_password(&answering(format!("{answer}\r\n")));
-        let error = get(&Servers::at(&url).unwrap()).await.unwrap_err();
-        assert_hidden(&error);
-        let error = get(&Servers::at(&(url + "?protocol=resp3")).unwrap()).await;
-        let error = error.unwrap_err();
-        assert_hidden(&error);
-        assert!(everything(&error).contains(shown), "{answer}: {error:?}");
-        assert_eq!(
-            error.is_outage(),
-            shown.contains("LOADING") || shown.is_empty()
-        );
     }
 }
 
