@@ -53,25 +53,6 @@ fn a_raised_quota_does_not_wait_for_the_old_interval() {
 }
 
 #[test]
-fn processes_with_different_windows_each_keep_to_their_quota() {
-    let windows = |window| Counter::Window(Window::new(5, window));
-    let fixed = |window| Counter::Fixed(Fixed::new(5, window, true));
-    for [short, long] in [
-        [windows(SECOND), windows(HOUR)],
-        [fixed(SECOND), fixed(HOUR)],
-    ] {
-        let (mut state, mut of_short, mut of_long) = (State::default(), 0, 0);
-        for round in 0..20 {
-            let now = START + round * 2 * SECOND;
-            of_long += departs(&mut state, &long, &attempt(5), now);
-            of_short += departs(&mut state, &short, &attempt(1), now + SECOND + SECOND / 2);
-        }
-        assert_eq!(of_long, 5, "{long:?}");
-        assert!(of_short >= 15, "{of_short} under {short:?}");
-    }
-}
-
-#[test]
 fn a_lost_answer_is_not_taken_back_from_another_counter() {
     let old = Counter::Window(Window::new(10, SECOND));
     let new = Counter::Fixed(Fixed::new(10, HOUR, true));
@@ -109,23 +90,6 @@ fn departs_strictly(
         version: life.version,
     });
     departed
-}
-
-#[test]
-fn a_process_that_knows_the_state_finds_a_loss_that_another_one_has_not_seen() {
-    let quota = Counter::Window(Window::new(10, 60 * SECOND));
-    let (mut one, mut other, mut state) = (None, None, State::default());
-    let departs = |state: &mut State, known: &mut _, requests, now| {
-        departs_strictly(state, &quota, known, requests, now)
-    };
-    assert_eq!(departs(&mut state, &mut one, 10, START), 10);
-    // The key is lost.
-    state = State::default();
-    let lost = START + SECOND;
-    assert_eq!(departs(&mut state, &mut other, 1, lost), 1);
-    assert_eq!(departs(&mut state, &mut one.clone(), 10, lost + SECOND), 0);
-    let quarantine = attempt(1).quarantine(std::slice::from_ref(&quota), 0);
-    assert_eq!(departs(&mut state, &mut one, 10, lost + quarantine), 10);
 }
 
 #[test]

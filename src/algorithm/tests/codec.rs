@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Command, Counter, Demand, Life, Mode, State, Take, Window};
+use super::super::{Counter, Demand, Mode, State, Take, Window};
 use super::assert_round_trip;
 use super::histories::{World, quotas, steps};
 use super::{SECOND, START};
@@ -60,24 +60,6 @@ fn a_limit_above_1_000_holds_and_gives_up_little() {
     // Rounding delays each window by less than a hundredth.
     let windows = 1 + (now - START) / (window + 5_000 + window / 100);
     assert!(units >= windows * u64::from(limit), "{units} in {windows}");
-}
-
-#[test]
-fn recovery_and_commands_are_written_and_read() {
-    let mut state = State::new(&[Counter::Window(Window::new(3, SECOND))]);
-    state.life = Some(Box::new(Life {
-        generation: START,
-        version: 7,
-        written: START + 1,
-        server: u64::MAX,
-        quarantined_until: START + 2,
-        kept_until: 0,
-    }));
-    let (span, evidence) = (5, u64::MAX);
-    state.control(Command::Pause { span, evidence }, START);
-    let kept_until = state.expires();
-    state.life.as_mut().unwrap().kept_until = kept_until;
-    assert_round_trip(&state);
 }
 
 #[test]

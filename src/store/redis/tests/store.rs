@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::algorithm::{Demand, Mode, State, Strict, Take};
-use crate::cost::Cost;
+use crate::algorithm::{Costs, Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Reading, RedisStore};
@@ -179,57 +178,6 @@ async fn values_of_others_are_reported_and_never_overwritten() {
     }
 }
 
-#[tokio::test]
-async fn a_value_of_another_shape_keeps_the_history() {
-    let server = RedisServer::start();
-    let store = store(&server, true);
-    let mut departed = 0;
-    let changes = [("10/h", 10), ("200/h", 200), ("20/h", 200), ("900/h", 900)];
-    for (number, (quotas, most)) in (1..).zip(changes) {
-        for number in [number, number + 10] {
-            let taken = call(&store, "key", &policy(quotas), take(1, number, 500)).await;
-            departed += granted(&taken);
-        }
-        assert_eq!(departed, most, "{quotas}");
-    }
-}
-
-#[tokio::test]
-async fn strict_recovery_quarantines_the_keys_of_a_new_or_emptied_server() {
-    for scripting in [true, false] {
-        let server = RedisServer::start();
-        let store = store(&server, scripting);
-        let policy = policy("10/200ms");
-        let strict = async |number, key, known| {
-            let mut operation = take(1, number, 1);
-            if let Operation::Take(take) = &mut operation {
-                let clock_was_set = false;
-                take.strict = Some(Strict {
-                    known,
-                    clock_was_set,
-                });
-            }
-            call(&store, key, &policy, operation).await
-        };
-        let new = strict(1, "key", None).await;
-        assert!(new.quarantined_until > 0 && new.grants.is_empty());
-        // The quarantine takes a window and a second.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        let rested = strict(2, "key", None).await;
-        assert_eq!(granted(&rested), 1);
-        // The server has seen every call for long enough.
-        assert_eq!(granted(&strict(3, "other", None).await), 1);
-        let _: () = server.command(&["FLUSHALL"]);
-        for (number, key, known) in [(4, "third", None), (5, "key", rested.known)] {
-            let lost = strict(number, key, known).await;
-            assert!(
-                lost.quarantined_until > 0 && lost.grants.is_empty(),
-                "{key}"
-            );
-        }
-    }
-}
-
 #[test]
 fn answers_of_two_servers_teach_no_clock() {
     let start = Instant::now();
@@ -257,77 +205,61 @@ fn answers_of_two_servers_teach_no_clock() {
     }
 }
 
-#[test]
-fn full_logs_of_two_units_take_at_most_20_kilobytes() {
-    let server = RedisServer::start();
-    let mut lua = Lua::new(&server, true);
-    let policy = policy("1000/m + 2000000/m unit=tokens");
-    let cost = |nth: u64| Cost::default().of("tokens", 1 + (nth * 977 % 4_000) as u32);
-    let costs = |nth| policy.costs_of(&cost(nth), None).unwrap();
-    let mut now = 1_763_000_000_000_000;
-    let mut largest = 0;
-    for number in 1..3_000 {
-        // The log is full after 1,000 departures. Then requests wait.
-        let (span, count) = if number < 1_000 {
-            (60_000, 1)
-        } else {
-            (20_000, 100)
-        };
+/// Calls with this many requests, at these times; returns the state, and the bytes of the largest value.
+fn fill(
+    (lua, policy): (&mut Lua, &Policy),
+    steps: impl Iterator<Item = (u64, u64)>,
+    cost: impl Fn(u64) -> Costs,
+) -> (State, usize) {
+    lua.set(None);
+    let (mut now, mut largest) = (1_763_000_000_000_000, 0);
+    for (number, (span, count)) in (1..).zip(steps) {
         now += span;
-        let requests = (0..count).map(|nth| (now - span + nth, costs(number + nth)));
+        let requests = (0..count).map(|nth| (now - span + nth, cost(number + nth)));
         let operation = Operation::Take(Take {
             mode: Mode::Wait,
             demand: Demand::new(requests.collect::<Vec<_>>().into_iter()),
             ..take_of(1 + number % 3, number)
         });
-        if lua.run(&policy, &operation, 0, now).is_none() {
+        if lua.run(policy, &operation, 0, now).is_none() {
             // The ring has no room.
             let (value, origin) = (lua.value(), Origin::default());
-            let applied = apply(&policy, &operation, value.as_deref(), origin, now);
+            let applied = apply(policy, &operation, value.as_deref(), origin, now);
             lua.set(applied.unwrap().1.as_deref());
         }
         largest = largest.max(lua.value().unwrap().len());
     }
-    let state = State::decode(&lua.value().unwrap()).unwrap();
-    assert_eq!(state.announced.len(), 3, "{:?}", state.announced);
-    let entries = format!("{state:?}").matches("Entry {").count();
-    assert!(entries > 1_400, "{entries} entries");
-    println!("{largest} bytes");
-    // The logs have 1,000 and 650 entries of 11 bytes.
-    assert!(largest <= 20_000, "{largest} bytes");
+    (State::decode(&lua.value().unwrap()).unwrap(), largest)
 }
 
 #[test]
-fn a_full_log_takes_at_most_12_kilobytes() {
+fn full_logs_take_at_most_10_kilobytes_for_each_unit() {
     let server = RedisServer::start();
     let mut lua = Lua::new(&server, true);
-    for quotas in ["1000000/h", "10000/h", "1000/h", "100000/10s"] {
-        lua.set(None);
+    // Longer limits share entries.
+    for (quotas, least, most) in [
+        ("1000000/h", 600, 10_500),
+        ("1000/h", 600, 12_000),
+        ("100000/10s", 600, 10_500),
+        ("1000/m + 2000000/m unit=tokens", 1_400, 20_000),
+    ] {
         let policy = policy(quotas);
         let window = policy.quotas()[0].window().as_micros() as u64;
-        let count = (policy.largest_cost() / 1_500).max(1) as usize;
-        let mut now = 1_763_000_000_000_000;
-        for number in 1..3_000 {
-            now += window / 1_500;
-            let operation = take(1, number, count);
-            if lua.run(&policy, &operation, 0, now).is_none() {
-                // The ring has no room.
-                let (value, origin) = (lua.value(), Origin::default());
-                let applied = apply(&policy, &operation, value.as_deref(), origin, now);
-                lua.set(applied.unwrap().1.as_deref());
-            }
-        }
-        let value = lua.value().unwrap();
-        let state = format!("{:?}", State::decode(&value).unwrap());
-        assert!(state.matches("Entry {").count() > 600, "{quotas}: {state}");
-        let memory: u64 = server.command(&["MEMORY", "USAGE", "key"]);
-        println!("{quotas}: {} bytes, {memory} of memory", value.len());
-        // Longer limits share entries.
-        let most = if quotas == "1000/h" { 12_000 } else { 10_500 };
-        assert!(value.len() <= most, "{quotas}: {} bytes", value.len());
-        assert!(
-            memory <= most as u64 + 400,
-            "{quotas}: {memory} bytes of memory"
-        );
+        let units = policy.quotas()[0].limit() / 1_500;
+        let has_tokens = policy.units().len() > 1;
+        let tokens = |nth: u64| u32::from(has_tokens) * (1 + (nth * 977 % 4_000) as u32);
+        let cost = |nth: u64| Costs([units.max(1), tokens(nth), 0, 0]);
+        let step = |nth| match (has_tokens, nth < 1_000) {
+            (false, _) => (window / 1_500, 1),
+            (true, true) => (window / 1_000, 1),
+            // Once the log is full, requests wait.
+            (true, false) => (window / 3_000, 100),
+        };
+        let (state, largest) = fill((&mut lua, &policy), (0..3_000).map(step), cost);
+        let entries = format!("{state:?}").matches("Entry {").count();
+        let memory: usize = server.command(&["MEMORY", "USAGE", "key"]);
+        println!("{quotas}: {entries} entries, {largest} bytes, {memory} of memory");
+        assert!(entries > least && largest <= most, "{quotas}");
+        assert!(memory <= most + 600, "{quotas}: {memory} bytes of memory");
     }
 }
