@@ -571,28 +571,6 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_asks_again_keeps_its_arrival_and_its_bound() {
-        let quota = Quota::per_second(1);
-        let limiter = Limiter::builder().quota(quota).build().unwrap();
-        for (max_wait, is_granted) in [(1_500, false), (3_000, true)] {
-            limiter.reset("a").await.unwrap();
-            limiter.acquire("a").await.unwrap();
-            let mut asks = limiter
-                .acquire("a")
-                .max_wait(Duration::from_millis(max_wait));
-            let permit = (&mut asks).await.unwrap();
-            limiter.pause("a", Instant::now() + SECOND).await.unwrap();
-            asks.again(permit);
-            let start = Instant::now();
-            match (&mut asks).await {
-                Ok(permit) => assert!(is_granted && permit.waited() >= 2 * SECOND),
-                Err(error) => assert!(!is_granted && error.snapshot().is_some()),
-            }
-            assert_eq!(start.elapsed() >= SECOND, is_granted);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn the_earliest_bound_holds_in_any_order() {
         let quota = Quota::per_second(1);
         let limiter = Limiter::builder().quota(quota).build().unwrap();

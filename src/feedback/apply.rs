@@ -175,15 +175,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_is_sent_even_if_its_future_is_dropped() {
-        let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
-        let limiter = limiter.unwrap();
-        drop(apply(depart(&limiter).await, &Advice::pause(SECOND)));
-        tokio::task::yield_now().await;
-        assert_eq!(delay(&limiter).await, SECOND);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn places_that_others_use_at_the_upstream_are_left_to_them_for_a_second() {
         let limiter = Limiter::builder().quota(Quota::concurrent(9)).build();
         let limiter = limiter.unwrap();

@@ -308,31 +308,3 @@ fn unlimited() -> Arc<Handle> {
         Handle::new(&dispatcher, Policy::unlimited(), Settings::default(), 0)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quota::Quota;
-    use crate::rules::{KeyPart, Rule};
-
-    #[test]
-    fn a_request_without_the_secret_of_its_rule_is_challenged() {
-        let rule = |name: &str, header: &str| {
-            let rule = Rule::named(name).quota(Quota::per_second(1));
-            rule.key(KeyPart::Header(header.into()))
-        };
-        let rules = [
-            rule("api", "x-api-key").path("/api"),
-            rule("rest", "x-tenant"),
-        ];
-        let limiter = Limiter::builder().rules(Rules::new(rules).unwrap());
-        let extractor = limiter.build().unwrap().by_rules();
-        let challenge = |path: &str, header: &str| {
-            let request = http::Request::get(path).header(header, "a");
-            extractor.challenge(&request.body(()).unwrap())
-        };
-        assert_eq!(challenge("/api", "x-tenant"), Some("ApiKey"));
-        assert_eq!(challenge("/api", "x-api-key"), None);
-        assert_eq!(challenge("/", "x-api-key"), None);
-    }
-}

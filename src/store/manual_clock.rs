@@ -196,15 +196,6 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_stands_still_unless_it_runs() {
-        let (still, running) = (ManualClock::new(), ManualClock::running());
-        let start = still.now();
-        assert_eq!(running.now(), start);
-        tokio::time::advance(HOUR).await;
-        assert_eq!((still.now(), running.now()), (start, start + HOUR));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn clones_are_set_together_and_run_on_from_there() {
         let clock = ManualClock::running();
         let (other, start) = (clock.clone(), clock.now());

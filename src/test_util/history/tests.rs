@@ -26,14 +26,6 @@ fn a_history_is_measured_by_its_busiest_window_wherever_that_starts() {
 }
 
 #[test]
-fn without_events_there_is_nothing_to_report() {
-    let none = History::new();
-    none.assert_at_most(0, MS(1));
-    assert!(none.is_empty());
-    assert_eq!((none.busiest(MS(1)), none.span()), (None, None));
-}
-
-#[test]
 #[should_panic(expected = "nothing to assert")]
 fn a_zero_window_is_refused_by_the_assertion() {
     at_ms([1]).assert_at_most(1, Duration::ZERO);

@@ -1,9 +1,8 @@
 use std::time::SystemTime;
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sfv::{ListSerializer, StringRef};
 
 use super::*;
 
@@ -123,92 +122,5 @@ proptest! {
         let reader = Headers::new();
         let advice = reader.read_at(status, &headers, local);
         prop_assert_eq!(reader.read_at(status, &more, local), advice);
-    }
-}
-
-/// What remains and the reset of a limit, in seconds.
-fn limit() -> impl Strategy<Value = (u32, u64)> {
-    let remaining = prop_oneof![Just(0), 1_u32..5, any::<u32>()];
-    (remaining, prop_oneof![0_u64..9, 0_u64..8_000])
-}
-
-fn expected(limits: &[(u32, u64)]) -> Advice {
-    let ends = limits
-        .iter()
-        .filter(|limit| limit.0 == 0)
-        .map(|limit| limit.1.min(3600));
-    let wait = ends.max().unwrap_or(0);
-    let mut left: Vec<_> = limits
-        .iter()
-        .map(|&(remaining, reset)| (remaining, reset.min(3600)))
-        .filter(|&(remaining, reset)| remaining > 0 && reset > wait)
-        .collect();
-    left.sort_by_key(|&(remaining, reset)| (remaining, u64::MAX - reset));
-    let left = left.first().map(|&(count, reset)| remaining(count, reset));
-    pause(wait).and(left.unwrap_or_default())
-}
-
-/// A Unix time as an HTTP date of one of the three formats.
-fn http_date(unix: u64, format: usize) -> String {
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + secs(unix));
-    let (day, month, year, time) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
-    let weekdays = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday";
-    let mut weekdays = weekdays.split(' ');
-    let weekday = weekdays.find(|day| day.starts_with(&date[..3])).unwrap();
-    match format {
-        0 => date,
-        1 => format!("{weekday}, {day}-{month}-{} {time} GMT", &year[2..]),
-        _ => {
-            let day: u32 = day.parse().unwrap();
-            format!("{} {month} {day:>2} {time} {year}", &weekday[..3])
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn a_list_or_a_dictionary_is_read_back(
-        limits in prop::collection::vec(("[ -~]{0,6}", limit()), 1..6), split in any::<bool>(),
-    ) {
-        let item = |(name, (remaining, reset)): &(String, (u32, u64))| {
-            let mut list = ListSerializer::new();
-            let _ = list.bare_item(StringRef::from_str(name).unwrap());
-            format!("{};r={remaining};t={reset}", list.finish().unwrap())
-        };
-        let mut lines: Vec<_> = limits.iter().map(item).collect();
-        if !split {
-            lines = vec![lines.join(",")];
-        }
-        let lines: Vec<_> = lines.iter().map(|line| ("ratelimit", line.as_str())).collect();
-        let limits: Vec<_> = limits.iter().map(|limit| limit.1).collect();
-        prop_assert_eq!(read(200, &lines), expected(&limits));
-        let (count, reset) = limits[0];
-        let dictionary = format!("limit=9, remaining={count}, reset={reset}");
-        prop_assert_eq!(read(200, &[("ratelimit", &dictionary)]), expected(&limits[..1]));
-    }
-
-    #[test]
-    fn a_header_for_each_number_is_read_back(
-        (count, reset) in limit(),
-        date in prop::option::of(1_200_000_000_u64..3_000_000_000),
-        kind in 0..6_usize,
-        names in select(&["ratelimit", "x-ratelimit", "x-rate-limit"]),
-    ) {
-        let moment = date.unwrap_or(NOW) + reset;
-        let reset_text = match kind {
-            0 => reset.to_string(),
-            1 => moment.to_string(),
-            2 => format!("{moment}000"),
-            format => http_date(moment, format - 3),
-        };
-        let name = |suffix| HeaderName::try_from(format!("{names}-{suffix}")).unwrap();
-        let mut headers = HeaderMap::new();
-        headers.insert(name("remaining"), count.into());
-        headers.insert(name("reset"), reset_text.parse().unwrap());
-        if let Some(date) = date {
-            headers.insert("date", http_date(date, 0).parse().unwrap());
-        }
-        let advice = Headers::new().read_at(StatusCode::OK, &headers, UNIX_EPOCH + secs(NOW));
-        prop_assert_eq!(advice, expected(&[(count, reset)]));
     }
 }
