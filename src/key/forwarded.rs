@@ -189,35 +189,9 @@ mod tests {
         }
     }
 
-    /// Elements by a reading from the left, for lists that are well-formed.
-    fn from_the_left(list: &str) -> Vec<String> {
-        let mut elements = vec![String::new()];
-        let (mut quoted, mut escaped) = (false, false);
-        for c in list.chars() {
-            match c {
-                ',' if !quoted => elements.push(String::new()),
-                _ => elements.last_mut().unwrap().push(c),
-            }
-            quoted ^= c == '"' && !escaped;
-            escaped = c == '\\' && !escaped;
-        }
-        elements.reverse();
-        elements
-    }
-
     const ELEMENT: &str = r#"[ a]{0,2}(for=)?([a;]|"(\\["\\,;a]|[,;a ]){0,4}"){0,3}"#;
 
     proptest! {
-        #[test]
-        fn a_well_formed_list_is_split_alike_from_either_end(
-            list in prop::collection::vec(ELEMENT, 1..5),
-        ) {
-            let list = list.join(",");
-            let elements = split(list.as_bytes(), b',');
-            let expected = from_the_left(&list);
-            prop_assert_eq!(elements, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
-        }
-
         #[test]
         fn text_on_the_left_changes_no_entry(
             left in prop::collection::vec(prop::sample::select(&b"\"\\,;= a[:1\xff"[..]), 0..20),

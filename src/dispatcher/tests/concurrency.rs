@@ -62,18 +62,6 @@ fn a_process_that_dies_while_it_waits_holds_up_the_others_for_200_ms() {
 }
 
 #[test]
-fn a_rate_is_not_spent_by_requests_that_find_no_place() {
-    let mut scenario = Scenario::new("5 concurrent + 600/m", processes([1; 2]));
-    let each = scenario.processes.iter_mut();
-    each.for_each(|it| it.jobs = burst(0, 60, 1_000));
-    let out = scenario.run();
-    assert_eq!((out.done.len(), out.most_ever()), (120, 5));
-    // All have departed within a minute, so each has spent one.
-    let last = out.done.last().unwrap().from;
-    assert!(last < 26 * SECOND, "{last:?}");
-}
-
-#[test]
 fn a_process_that_cannot_renew_starts_nothing_and_its_work_goes_on_or_is_dropped() {
     for (lost, most) in [(Lost::Continue, 8), (Lost::Abort, 4)] {
         let mut scenario = Scenario::new("4 concurrent lease=3s", processes([1; 2]));
@@ -118,18 +106,6 @@ async fn a_request_waits_for_a_place_until_its_bound_and_no_longer() {
         assert_since(start, millis..millis + 10);
     }
     drop(place);
-}
-
-#[test]
-fn places_that_are_released_together_reach_all_who_wait() {
-    let mut scenario = Scenario::new("5 concurrent", processes([1; 6]));
-    let each = scenario.processes.iter_mut();
-    each.for_each(|it| it.jobs = burst(100, 1, 1_000));
-    scenario.processes[0].jobs = burst(0, 5, 1_400);
-    let out = scenario.run();
-    let last = out.done.last().unwrap().from;
-    assert!(last < Duration::from_millis(1_450), "{last:?}");
-    assert_eq!((out.most_ever(), out.leaked), (5, 0));
 }
 
 #[test]
@@ -183,29 +159,4 @@ async fn requests_of_a_high_priority_get_the_next_place() {
     assert!(!low.is_finished());
     drop(high);
     low.await.unwrap().unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn permits_that_are_dropped_forfeited_or_cancelled_leave_no_place() {
-    let handle = embedded("3 concurrent + 1000/s");
-    let take = || Acquire::new(handle.clone(), key());
-    let look = async || {
-        let peek = Peek::new(handle.clone(), key()).await;
-        peek.unwrap().places().unwrap().held
-    };
-    let permit = take().await.unwrap();
-    assert_eq!(look().await, 1);
-    drop(permit);
-    assert_eq!(look().await, 0);
-    take().await.unwrap().forfeit();
-    assert_eq!(look().await, 0);
-    let places = [take().await, take().await, take().await].map(|it| it.unwrap().hold());
-    let waits = tokio::spawn(take());
-    pass(10).await;
-    waits.abort();
-    pass(10).await;
-    assert_eq!(look().await, 3);
-    drop(places);
-    assert_eq!(look().await, 0);
-    assert_eq!(handle.queues(), 0);
 }

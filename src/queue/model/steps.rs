@@ -7,16 +7,13 @@ use std::task::{Wake, Waker};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::world::{
-    BOUND, Call, Claim, EPOCH, Fault, GUARD, Kind, LEASE, Reply, Request, START, Setup, TICK,
-    World, horizon, known,
-};
+use super::world::*;
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
 use crate::queue::{self, Answer, Departing, Lease, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
-const STOPPED: u64 = 4;
-const PAUSED: u32 = 3;
+const STOP: u64 = 4;
+const PAUSE: u32 = 3;
 
 /// A request is in progress for at most so long, in ticks.
 const WORKS: u64 = 2;
@@ -110,15 +107,15 @@ impl World {
             add(true, is_call_due, Step::Send(p));
             let is_given_up = process.lost.is_some_and(|(_, at)| at <= self.tick);
             add(true, is_given_up, Step::GiveUp(p));
-            let may_lose = left.lost > 0 && process.lost.is_none();
+            let may_lose = left[LOST] > 0 && process.lost.is_none();
             let has_call = process.calls.iter().any(|call| !call.is_late);
             add(false, may_lose && has_call, Step::LoseCall(p));
             let has_reply = process.replies.iter().any(|reply| !reply.is_late);
             add(false, may_lose && has_reply, Step::LoseReply(p));
             let is_active = self.is_waiting(setup, p);
-            add(false, left.crashed > 0 && is_active, Step::Crash(p));
-            add(false, left.stopped > 0 && is_active, Step::Stop(p));
-            add(false, left.paused > 0 && is_active, Step::Pause(p));
+            add(false, left[CRASHED] > 0 && is_active, Step::Crash(p));
+            add(false, left[STOPPED] > 0 && is_active, Step::Stop(p));
+            add(false, left[PAUSED] > 0 && is_active, Step::Pause(p));
             add(false, process.paused_until > self.tick, Step::Resume(p));
         }
         let mut has_new = [false; 2];
@@ -136,16 +133,16 @@ impl World {
             {
                 let is_over = timer.is_some_and(|at| at <= now);
                 add(true, *is_awake || is_over, Step::Poll(nth));
-                add(false, left.cancelled > 0, Step::Cancel(nth));
+                add(false, left[CANCELLED] > 0, Step::Cancel(nth));
             }
             if let Request::Working(until) = request {
                 add(*until <= self.tick, true, Step::Finish(nth));
             }
             let is_due = |turn: &Turn| turn.from <= now && now <= turn.until;
             let may_depart = self.turn(setup, nth).is_some_and(is_due);
-            add(false, left.forfeited > 0 && may_depart, Step::Forfeit(nth));
+            add(false, left[FORFEITED] > 0 && may_depart, Step::Forfeit(nth));
         }
-        let may_be_lost = left.lost_state > 0 && !self.departed.is_empty();
+        let may_be_lost = left[LOST_STATE] > 0 && !self.departed.is_empty();
         add(false, may_be_lost, Step::LoseState);
         steps
     }
@@ -156,7 +153,7 @@ impl World {
         let mut woken = Woken::new();
         match step {
             Step::Tick { is_punctual } => {
-                self.left.late -= u8::from(!is_punctual);
+                self.left[LATE] -= u8::from(!is_punctual);
                 self.tick += 1;
                 for process in &mut self.processes {
                     process.calls_in_tick = 0;
@@ -165,18 +162,18 @@ impl World {
             Step::Join(nth) => self.join(setup, nth),
             Step::Poll(nth) => self.poll(setup, nth, false, &mut woken),
             Step::Forfeit(nth) => {
-                self.left.forfeited -= 1;
+                self.left[FORFEITED] -= 1;
                 self.poll(setup, nth, true, &mut woken);
             }
             Step::Finish(nth) => {
                 self.requests[nth] = Request::Departed;
-                if setup.fault != Some(Fault::ReleasesNothing) {
+                if setup.fault != "releases-nothing" {
                     let queue = &mut self.processes[setup.requests[nth].0].queue;
                     queue.release(1, now, std::time::Duration::ZERO);
                 }
             }
             Step::Cancel(nth) => {
-                self.left.cancelled -= 1;
+                self.left[CANCELLED] -= 1;
                 woken = self.cancel(setup, nth);
             }
             Step::Send(p) => self.send(setup, p, &mut woken),
@@ -203,13 +200,13 @@ impl World {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
                     process.queue.failed(number, true, now);
-                    if setup.fault == Some(Fault::RepeatsNoFailedCall) {
+                    if setup.fault == "repeats-no-failed-call" {
                         process.queue.stage = Stage::Idle;
                     }
                 }
             }
             Step::Crash(p) => {
-                self.left.crashed -= 1;
+                self.left[CRASHED] -= 1;
                 let process = &mut self.processes[p];
                 process.has_crashed = true;
                 process.replies.clear();
@@ -221,8 +218,8 @@ impl World {
                 }
             }
             Step::Stop(p) => {
-                self.left.stopped -= 1;
-                self.processes[p].stopped_until = self.tick + STOPPED;
+                self.left[STOPPED] -= 1;
+                self.processes[p].stopped_until = self.tick + STOP;
             }
             Step::Pause(p) => self.pause(setup, p, &mut woken),
             Step::Resume(p) => {
@@ -233,13 +230,13 @@ impl World {
                 self.processes[p].queue.resume(now);
             }
             Step::LoseState => {
-                self.left.lost_state -= 1;
+                self.left[LOST_STATE] -= 1;
                 self.store = setup.empty_store();
                 self.since = self.store_now();
                 self.is_leak_excused = true;
             }
         }
-        if setup.fault != Some(Fault::WakesNobody) {
+        if setup.fault != "wakes-nobody" {
             self.wake(woken);
         }
         self.check_order(setup, &waiting);
@@ -286,7 +283,7 @@ impl World {
     }
 
     fn lose(&mut self, p: usize, number: u64) {
-        self.left.lost -= 1;
+        self.left[LOST] -= 1;
         self.processes[p].lost = Some((number, self.tick + TIMEOUT));
     }
 
@@ -316,14 +313,14 @@ impl World {
         let mut bound = queue.waiting.get(&place).and_then(|it| it.bound);
         if let Some(Departing { request, turn }) = queue.departing.get_mut(&place) {
             bound = request.bound;
-            if setup.fault == Some(Fault::DepartsBeforeTurn) {
+            if setup.fault == "departs-before-turn" {
                 turn.from = now;
             }
         }
         let step = loop {
             match queue.poll(place, now, &WAKERS[nth], woken) {
                 queue::Step::Missed(_) => {
-                    if setup.fault == Some(Fault::RequeuesBehindOthers)
+                    if setup.fault == "requeues-behind-others"
                         && let Some(request) = queue.waiting.remove(&place)
                     {
                         place += 10;
@@ -364,7 +361,7 @@ impl World {
             |&(process, recorded): &(usize, u64)| process == p && recorded == turn.recorded;
         let within = turn.recorded - GUARD..=turn.recorded;
         match self.granted.iter().position(is_granted) {
-            Some(place) if within.contains(&at) || setup.fault == Some(Fault::RecordsNoGuard) => {
+            Some(place) if within.contains(&at) || setup.fault == "records-no-guard" => {
                 self.granted.swap_remove(place);
             }
             _ => self.broken = Some(Claim::InTurn),
@@ -388,10 +385,10 @@ impl World {
         let queue = &mut self.processes[p].queue;
         let mut woken = Woken::new();
         let fault = setup.fault;
-        let keeps = fault == Some(Fault::KeepsTurnsOfCancelled);
-        let passes_on = fault == Some(Fault::PassesTurnsOnOutOfOrder);
+        let keeps = fault == "keeps-turns-of-cancelled";
+        let passes_on = fault == "passes-turns-on-out-of-order";
         if !(keeps || passes_on) || !queue.departing.contains_key(&place) {
-            queue.is_announced &= fault != Some(Fault::KeepsDemandOfCancelled);
+            queue.is_announced &= fault != "keeps-demand-of-cancelled";
             queue.leave(place, now, &mut woken);
             return woken;
         }
@@ -449,11 +446,11 @@ impl World {
             is_late,
         } = self.processes[p].calls.remove(nth);
         match setup.fault {
-            Some(Fault::SettlesTwice) => take.settlements.extend_from_within(..),
-            Some(Fault::TakesNothingBack) => take.lost = 0,
-            Some(Fault::RecordsNoGuard) => take.guard = 0,
-            Some(Fault::ReportsNoPlaces) => take.holding.units = 0,
-            Some(Fault::IgnoresNumbers) => {
+            "settles-twice" => take.settlements.extend_from_within(..),
+            "takes-nothing-back" => take.lost = 0,
+            "records-no-guard" => take.guard = 0,
+            "reports-no-places" => take.holding.units = 0,
+            "ignores-numbers" => {
                 self.store.announced.iter_mut().for_each(|it| it.number = 0);
             }
             _ => {}
@@ -515,7 +512,7 @@ impl World {
             _ => None,
         };
         let number = match (setup.fault, current) {
-            (Some(Fault::AppliesLostReplies), Some(current)) => current,
+            ("applies-lost-replies", Some(current)) => current,
             _ => number,
         };
         if taken.is_outdated {
@@ -527,8 +524,8 @@ impl World {
         }
         let turns = taken.grants.iter().map(|grant| {
             let late = match setup.fault {
-                Some(Fault::IgnoresUntil) => 20 * TICK,
-                Some(Fault::RecordsNoGuard) => TICK,
+                "ignores-until" => 20 * TICK,
+                "records-no-guard" => TICK,
                 _ => std::time::Duration::ZERO,
             };
             let turn = Turn {
@@ -550,23 +547,23 @@ impl World {
             standing: Standing::default(),
         };
         process.queue.answer(number, &answer, now, woken);
-        if setup.fault == Some(Fault::SkipsRequestsThatJoinedLater) && taken.next_call == 0 {
+        if setup.fault == "skips-requests-that-joined-later" && taken.next_call == 0 {
             process.queue.stage = Stage::Idle;
         }
     }
 
     fn pause(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
         let now = self.now();
-        self.left.paused -= 1;
-        let span = TICK * PAUSED;
+        self.left[PAUSED] -= 1;
+        let span = TICK * PAUSE;
         let command = Command::Pause {
             span: span.as_micros() as u64,
             evidence: u64::MAX,
         };
         self.store.control(command, self.store_now());
         let process = &mut self.processes[p];
-        process.paused_until = self.tick + u64::from(PAUSED);
-        if setup.fault != Some(Fault::KeepsTurnsInPause) {
+        process.paused_until = self.tick + u64::from(PAUSE);
+        if setup.fault != "keeps-turns-in-pause" {
             process.queue.pause(now + span, now, woken);
         }
     }

@@ -28,20 +28,22 @@ pub(super) static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub(super) const EPOCH: u64 = 1_763_000_000_000_000;
 
 /// How often each may happen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct May {
-    pub(super) cancelled: u8,
-    pub(super) forfeited: u8,
-    /// A tick passes while something is due.
-    pub(super) late: u8,
-    /// A call or a reply is lost, or comes late.
-    pub(super) lost: u8,
-    pub(super) crashed: u8,
-    /// A process is stopped for some ticks.
-    pub(super) stopped: u8,
-    pub(super) paused: u8,
-    pub(super) lost_state: u8,
-}
+pub(super) type May = [u8; 8];
+
+/// The places of [`May`], by their names in [`MISHAPS`].
+pub(super) const CANCELLED: usize = 0;
+pub(super) const FORFEITED: usize = 1;
+/// A tick passes while something is due.
+pub(super) const LATE: usize = 2;
+/// A call or a reply is lost, or comes late.
+pub(super) const LOST: usize = 3;
+pub(super) const CRASHED: usize = 4;
+/// A process is stopped for some ticks.
+pub(super) const STOPPED: usize = 5;
+pub(super) const PAUSED: usize = 6;
+pub(super) const LOST_STATE: usize = 7;
+
+const MISHAPS: &str = "cancelled forfeited late lost crashed stopped paused lost-state";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -67,14 +69,15 @@ pub(super) struct Setup {
     /// The process of each request, and how it asks.
     pub(super) requests: Vec<(usize, Kind)>,
     /// As many requests as the quota allows have just departed.
-    is_exhausted: bool,
+    pub(super) is_exhausted: bool,
     pub(super) is_strict: bool,
     /// The requests of the second process are of a lower level than those of the first.
     pub(super) has_levels: bool,
     /// The limit is one of requests in progress.
     pub(super) has_places: bool,
-    may: May,
-    pub(super) fault: Option<Fault>,
+    pub(super) may: May,
+    /// The planted mistake, if any.
+    pub(super) fault: &'static str,
 }
 
 /// A claim about every state.
@@ -99,49 +102,6 @@ pub(super) enum Claim {
     PausesHold,
     /// A process sends at most a few calls in one tick.
     FewCalls,
-}
-
-/// A mistake that the model must find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The store records a departure at its earliest time.
-    RecordsNoGuard,
-    /// A request departs however late it is polled.
-    IgnoresUntil,
-    /// A request departs as soon as it has a turn.
-    DepartsBeforeTurn,
-    /// The grants of a reply that counts as lost are used.
-    AppliesLostReplies,
-    /// The store executes calls that were overtaken.
-    IgnoresNumbers,
-    /// The grants of lost replies are not taken back.
-    TakesNothingBack,
-    /// A call that has failed is not repeated.
-    RepeatsNoFailedCall,
-    /// The turn of a cancelled request is neither passed on nor returned.
-    KeepsTurnsOfCancelled,
-    /// A queue that is empty does not withdraw its demand.
-    KeepsDemandOfCancelled,
-    /// The turn of a cancelled request goes to the last request.
-    PassesTurnsOnOutOfOrder,
-    /// A request that has missed its turn waits behind the others.
-    RequeuesBehindOthers,
-    /// A settlement is sent twice.
-    SettlesTwice,
-    /// A pause leaves requests their turns.
-    KeepsTurnsInPause,
-    /// No task is woken.
-    WakesNobody,
-    /// After an answer, no call is due for requests that joined during the call.
-    SkipsRequestsThatJoinedLater,
-    /// The store loses its state, without strict recovery.
-    ForgetsState,
-    /// The store does not learn of levels.
-    IgnoresLevels,
-    /// The store does not learn which places are held.
-    ReportsNoPlaces,
-    /// A request that has ended holds its place.
-    ReleasesNothing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +216,7 @@ impl Setup {
             has_levels: false,
             has_places: false,
             may: May::default(),
-            fault: None,
+            fault: "",
         };
         for (process, kinds) in requests.split(" | ").enumerate() {
             let kind = |kind| match kind {
@@ -276,15 +236,10 @@ impl Setup {
                 "strict" => setup.is_strict = true,
                 "levels" => setup.has_levels = true,
                 "places" => setup.has_places = true,
-                "cancelled" => setup.may.cancelled = count,
-                "forfeited" => setup.may.forfeited = count,
-                "late" => setup.may.late = count,
-                "lost" => setup.may.lost = count,
-                "crashed" => setup.may.crashed = count,
-                "stopped" => setup.may.stopped = count,
-                "paused" => setup.may.paused = count,
-                "lost-state" => setup.may.lost_state = count,
-                _ => panic!("{name}: {option}"),
+                _ => {
+                    let place = MISHAPS.split(' ').position(|it| it == option);
+                    setup.may[place.expect(name)] = count;
+                }
             }
         }
         setup
@@ -292,7 +247,7 @@ impl Setup {
 
     /// The number by which the store knows a process.
     pub(super) fn number_of(&self, p: usize) -> u64 {
-        let is_lower = p > 0 && self.has_levels && self.fault != Some(Fault::IgnoresLevels);
+        let is_lower = p > 0 && self.has_levels && self.fault != "ignores-levels";
         p as u64 + 1 + (u64::from(is_lower) << LEVEL_BITS.start)
     }
 
@@ -497,7 +452,7 @@ impl Model for Setup {
         };
         let is_punctual = possible.iter().all(may_wait);
         steps.extend(possible.into_iter().map(|(_, step)| step));
-        if is_punctual || world.left.late > 0 {
+        if is_punctual || world.left[LATE] > 0 {
             steps.push(Step::Tick { is_punctual });
         }
     }

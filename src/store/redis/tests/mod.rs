@@ -13,7 +13,6 @@ use crate::store::{Call, Operation};
 use support::redis_server::RedisServer;
 
 mod differential;
-mod measured;
 mod store;
 
 fn policy(quotas: &str) -> Policy {

@@ -2,34 +2,7 @@
 
 use super::super::slots::{Redirect, SLOTS, read, slot_of};
 use super::*;
-
-/// A cluster of two primaries, without replicas, that move slots at once.
-struct Pair([RedisServer; 2]);
-
-impl Pair {
-    /// The first one holds all slots.
-    fn start() -> Self {
-        let pair = Self([(); 2].map(|()| {
-            let bus = support::ports::spare_port().to_string();
-            RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus])
-        }));
-        let [first, second] = &pair.0;
-        first.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-        let bus: Vec<String> = second.command(&["CONFIG", "GET", "cluster-port"]);
-        let port = second.port().to_string();
-        first.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1]]);
-        let deadline = Instant::now() + LONG;
-        let is_ok = |server: &RedisServer| {
-            let info: String = server.command(&["CLUSTER", "INFO"]);
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
-        };
-        while !pair.0.iter().all(is_ok) {
-            assert!(Instant::now() < deadline, "the cluster does not form");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        pair
-    }
-}
+use support::cluster::Cluster;
 
 fn value(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -37,25 +10,28 @@ fn value(text: &str) -> Value {
 
 #[tokio::test]
 async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
-    let pair = Pair::start();
-    let servers = Servers::cluster([pair.0[0].url()]).unwrap();
-    assert_eq!(servers.shard("a"), u64::MAX);
-    let sets: [&[&str]; 4] = [
-        &["INCR", "{a}1"],
-        &["INCR", "{b}1"],
-        &["GET", "{a}1"],
-        &["INCR", "{b}2"],
-    ];
-    let before = run(&servers, &[&["GET", "{a}1"]]).await.unwrap();
-    assert_eq!(servers.shard("a"), servers.shard("b"));
-    let (slot, id) = (
-        slot_of("b").to_string(),
-        pair.0[1].command::<String>(&["CLUSTER", "MYID"]),
-    );
-    for server in pair.0.iter().rev() {
+    let cluster = Cluster::start_with(0);
+    let servers = Servers::cluster(cluster.urls()).unwrap();
+    let [a, other, _] = cluster.keys_of_each();
+    let (from, to) = (cluster.primary_of(&a), cluster.primary_of(&other));
+    let is_near = |it: &String| slot_of(it) != slot_of(&a) && cluster.primary_of(it) == from;
+    let b = (0..).map(|nth| nth.to_string()).find(is_near).unwrap();
+    assert_eq!(servers.shard(&a), u64::MAX);
+    let names = [(&a, 1), (&b, 1), (&b, 2)].map(|(tag, nth)| format!("{{{tag}}}{nth}"));
+    let before = run(&servers, &[&["GET", &names[0]]]).await.unwrap();
+    assert_eq!(servers.shard(&a), servers.shard(&b));
+    let [from, to] = [from, to].map(|it| &cluster.servers[it]);
+    let (slot, id): (_, String) = (slot_of(&b).to_string(), to.command(&["CLUSTER", "MYID"]));
+    for server in [to, from] {
         server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
     }
-    let answers = run(&servers, &sets).await.unwrap();
+    let commands: [&[&str]; 4] = [
+        &["INCR", &names[0]],
+        &["INCR", &names[1]],
+        &["GET", &names[0]],
+        &["INCR", &names[2]],
+    ];
+    let answers = run(&servers, &commands).await.unwrap();
     let values: Vec<_> = answers.iter().map(|it| it.value.clone()).collect();
     let one = Value::Int(1);
     assert_eq!(values, [one.clone(), one.clone(), value("1"), one]);
@@ -64,8 +40,8 @@ async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     assert!(origins[0] == first && origins[2] == first, "{origins:?}");
     assert!(origins[1] != first && origins[1] == origins[3]);
     assert!(answers[1].origin.sent >= answers[0].origin.received);
-    assert_ne!(servers.shard("a"), servers.shard("b"));
-    assert_eq!(servers.each(soon()).await.unwrap().len(), 2);
+    assert_ne!(servers.shard(&a), servers.shard(&b));
+    assert_eq!(servers.each(soon()).await.unwrap().len(), 3);
 }
 
 #[test]
