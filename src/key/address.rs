@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// What the server stored most specifically.
+    /// The most specific address counts.
     #[test]
     fn the_peer_is_the_address_that_the_server_stored() {
         let mut extensions = Extensions::new();

@@ -137,27 +137,6 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_failure_does_not_lengthen_the_pause_before_a_probe() {
-    let (store, handle) = served(Quota::per_second(10));
-    depart(&handle, 1).await.unwrap();
-    store.set(Fault::Out);
-    let start = Instant::now();
-    let keys = (0..20).map(|nth| Key::new(format!("key {nth}")));
-    let waiting = keys.map(|key| tokio::spawn(handle.wait(&key, 1, start, None).unwrap()));
-    let waiting: Vec<_> = waiting.collect();
-    let error = StoreError::new("the store is out");
-    for _ in 0..20 {
-        pass(1).await;
-        handle.dispatcher.out(0, &"key".into(), &error, false);
-    }
-    store.set(Fault::None);
-    for waiting in waiting {
-        waiting.await.unwrap().unwrap();
-    }
-    assert_since(start, 0..300);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     let store = Remote::new(Duration::from_millis(2));
     // Departures within some seconds are recorded at the same time.
@@ -310,17 +289,4 @@ async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
     let all = futures_util::future::join_all(all).await;
     assert!(all.iter().all(|departs| *departs));
     assert!(!tries(&handle, 56).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn limiters_that_share_a_dispatcher_do_not_displace_each_other() {
-    let store = Remote::new(Duration::from_millis(2));
-    let dispatcher = Dispatcher::new(store, None, "".into());
-    let plan = plan(Quota::per_second(10), None);
-    let new = || Handle::new(&dispatcher, plan.clone(), Settings::default(), 0);
-    let handles = [(); 3].map(|()| new());
-    for waiting in handles.map(|handle| spawn(&handle, 1)) {
-        let departed = timeout(SECOND, waiting).await.expect("in time");
-        departed.unwrap().unwrap();
-    }
 }

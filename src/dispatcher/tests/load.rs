@@ -38,40 +38,26 @@ impl Future for Counted {
     }
 }
 
-/// The time on the processor and the polls of all requests.
-struct Cost {
-    begun: Duration,
-    polls: Arc<AtomicU64>,
-}
-
-impl Cost {
-    fn new() -> Self {
-        Self {
-            begun: processor_time(),
-            polls: Arc::default(),
-        }
-    }
-
-    #[track_caller]
-    fn check(&self) {
-        let (time, polls) = (
-            processor_time() - self.begun,
-            self.polls.load(Ordering::Relaxed),
-        );
-        println!("{time:?}, {polls} polls");
-        assert!(time < MOST, "{time:?}");
-        assert!(polls <= 6 * MANY as u64, "{polls} polls");
-    }
+/// Asserts the time on the processor since `begun`, and the polls of all requests.
+#[track_caller]
+fn check(begun: Duration, polls: &AtomicU64) {
+    let time = processor_time() - begun;
+    let polls = polls.load(Ordering::Relaxed);
+    println!("{time:?}, {polls} polls");
+    assert!(
+        time < MOST && polls <= 6 * MANY as u64,
+        "{time:?}, {polls} polls"
+    );
 }
 
 /// So many requests wait; returns how many departed.
 async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
-    let cost = Cost::new();
+    let (begun, polls) = (processor_time(), Arc::<AtomicU64>::default());
     let mut tasks = Vec::new();
     for _ in 0..MANY {
         let now = Instant::now();
         let waiting = handle.wait(&key(), 1, now, bound.map(|it| now + it));
-        let (waiting, polls) = (waiting.unwrap(), cost.polls.clone());
+        let (waiting, polls) = (waiting.unwrap(), polls.clone());
         tasks.push(tokio::spawn(Counted { waiting, polls }));
         tokio::task::yield_now().await;
     }
@@ -79,7 +65,7 @@ async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
     for task in tasks {
         departed += usize::from(task.await.unwrap().is_ok());
     }
-    cost.check();
+    check(begun, &polls);
     departed
 }
 
@@ -99,7 +85,7 @@ async fn ten_thousand_requests_wait_at_little_cost() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
-    let cost = Cost::new();
+    let begun = processor_time();
     let store = Remote::new(Duration::from_millis(20));
     let handle = remote(&store, Quota::new(MANY as u32 / 2, 100 * SECOND), None);
     let now = Instant::now();
@@ -124,5 +110,5 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let waiting: Vec<_> = waiting.collect();
     pass(1_000).await;
     drop(waiting);
-    cost.check();
+    check(begun, &AtomicU64::default());
 }

@@ -1,4 +1,4 @@
-//! What scenarios promise: safety, rate, order, calls and shares.
+//! Bounds of the rate, the order, the calls and the shares in simulations of several processes.
 
 use proptest::prelude::*;
 use rand::rngs::StdRng;
