@@ -96,25 +96,6 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
         }
         state.latest.clone()
     }
-
-    /// Ends the count of failures in a row.
-    pub(super) fn succeed(&self) {
-        self.0.lock().failures = 0;
-    }
-
-    /// Replaces the last value by this error if it is faulty. The first failure in a row is not followed by a pause.
-    pub(super) fn discard(&self, is_faulty: impl Fn(&T) -> bool, why: StoreError) {
-        let mut state = self.0.lock();
-        let value = state.finished().flatten().and_then(Result::ok);
-        if value.is_some_and(|it| is_faulty(&it)) {
-            let is_first = state.failures == 0;
-            state.finish(false);
-            if is_first {
-                state.paused_until = Instant::now();
-            }
-            state.latest = ready(Some(Err(why))).boxed().shared();
-        }
-    }
 }
 
 impl<T: Clone> State<T> {
@@ -125,6 +106,7 @@ impl<T: Clone> State<T> {
 
     fn finish(&mut self, is_success: bool) {
         let pause = if is_success {
+            self.failures = 0;
             self.pause_after_success
         } else {
             self.failures = self.failures.saturating_add(1);

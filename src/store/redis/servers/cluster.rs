@@ -97,7 +97,6 @@ impl Cluster {
             match answer {
                 Ok(ranges) => {
                     self.map.lock().replace(ranges);
-                    self.updates.succeed();
                     return Ok(());
                 }
                 Err(error) => why = error,
@@ -119,7 +118,7 @@ impl Cluster {
         }
         pipe.add_command(command.clone());
         let node = self.map.lock().node(redirect.address);
-        match node.run(&pipe, deadline).await {
+        match node.run("", &pipe, deadline).await {
             Ok(mut answers) => Ok(answers.pop()),
             Err(error) if error.is_outcome_unknown() => Err(error),
             Err(_) => Ok(None),
@@ -140,7 +139,7 @@ impl Topology for Cluster {
 
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let node = self.holder(slot_of(name), deadline).await?;
-        let mut answer = node.run(commands, deadline).await;
+        let mut answer = node.run(name, commands, deadline).await;
         for _ in 0..REDIRECTS {
             self.note(&node, &answer);
             let mut answers = answer?;
@@ -209,7 +208,7 @@ impl Topology for Cluster {
 async fn ask(node: Node) -> Result<Vec<Range>, StoreError> {
     let mut pipe = redis::pipe();
     pipe.cmd("CLUSTER").arg("SLOTS");
-    let answers = node.run(&pipe, Instant::now() + TIMEOUT).await?;
+    let answers = node.run("", &pipe, Instant::now() + TIMEOUT).await?;
     let answer = answers.into_iter().next();
     let value = answer.map(CommandAnswer::into_value).transpose()?;
     let ranges = value.and_then(|it| slots::read(it, &node.target().host));

@@ -8,9 +8,9 @@ use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, V
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{Failure, of_attempt, too_late, unreachable};
+use super::errors::{of_attempt, of_call, too_late, unreachable};
 use super::target::Target;
-use super::{AnswerOrigin, CommandAnswer};
+use super::{AnswerOrigin, Answers, CommandAnswer};
 use crate::key::sha256;
 use crate::store::StoreError;
 
@@ -64,11 +64,7 @@ impl Connection {
         !self.runtime.is_closed()
     }
 
-    pub(super) async fn send(
-        &self,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<CommandAnswer>, Failure> {
+    pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {
         let by = (self.server, self.number);
         send(&mut self.redis.clone(), by, commands, deadline).await
     }
@@ -81,7 +77,7 @@ pub(super) async fn send(
     (server, connection): (u64, u64),
     commands: &Pipeline,
     deadline: Instant,
-) -> Result<Vec<CommandAnswer>, Failure> {
+) -> Answers {
     if commands.is_empty() {
         return Ok(Vec::new());
     }
@@ -91,19 +87,19 @@ pub(super) async fn send(
     };
     let sent = Instant::now();
     if sent >= deadline {
-        return Err(Failure::Refused(too_late()));
+        return Err(too_late());
     }
     let answer = redis.req_packed_commands(commands, skipped, count);
     let answer = timeout_at(deadline, answer).await;
     let received = Instant::now();
-    let values = answer.map_err(|_| Failure::Late(too_late().outcome_unknown()))?;
+    let values = answer.map_err(|_| too_late().outcome_unknown())?;
     let origin = AnswerOrigin {
         server,
         connection,
         sent,
         received,
     };
-    let values = values.map_err(Failure::of_call)?.into_iter();
+    let values = values.map_err(of_call)?.into_iter();
     Ok(values
         .map(|value| CommandAnswer { value, origin })
         .collect())

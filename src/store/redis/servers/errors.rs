@@ -6,37 +6,17 @@ use redis::{ErrorKind, RedisConnectionInfo, RedisError, ServerError};
 
 use crate::store::StoreError;
 
-/// The reason why a call has no answer. The variant says what to do with its connection.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The deadline passed. The connection may be dead.
-    Late(StoreError),
-    /// The connection is broken.
-    Lost(StoreError),
-    /// The call had no effect, and the connection is fine.
-    Refused(StoreError),
-}
-
-impl Failure {
-    /// A call that failed as a whole. The command may have been executed unless the server refused it.
-    pub(super) fn of_call(error: RedisError) -> Self {
-        if is_answer(&error) {
-            // The text is left out: a `ConnectionManager` also returns its failed `AUTH` here.
-            let code = code_of(&error);
-            return Self::Refused(by_code(&code).caused_by(answered_with(&code)));
-        }
-        let error = if error.is_connection_refusal() {
-            unreachable().caused_by(error)
-        } else {
-            lost().caused_by(error).outcome_unknown()
-        };
-        Self::Lost(error)
+/// A call that failed as a whole. The command may have been executed unless the server refused it.
+pub(super) fn of_call(error: RedisError) -> StoreError {
+    if let Some(code) = code_of(&error) {
+        // The text is left out: a `ConnectionManager` also returns its failed `AUTH` here.
+        return by_code(&code).caused_by(answered_with(&code));
     }
-
-    pub(super) fn into_error(self) -> StoreError {
-        let (Self::Late(error) | Self::Lost(error) | Self::Refused(error)) = self;
-        error
+    if error.is_connection_refusal() {
+        return unreachable().caused_by(error);
     }
+    let lost = StoreError::new("the connection to redis was lost");
+    lost.caused_by(error).outcome_unknown()
 }
 
 /// The error of a single command that the server refused. The command had no effect.
@@ -48,31 +28,29 @@ pub(crate) fn refused(error: &ServerError) -> StoreError {
     by_code(code).caused_by(without_arguments(&text))
 }
 
-/// The error of a server that has become a replica. A new connection may reach the new primary.
-pub(super) fn demoted(error: &ServerError) -> Option<StoreError> {
-    (code_in(&text_of(error)) == "READONLY").then(|| refused(error))
+/// True if the server has become a replica. A new connection may reach the new primary.
+pub(super) fn is_demotion(error: &ServerError) -> bool {
+    code_in(&text_of(error)) == "READONLY"
 }
 
 /// An attempt to connect that failed, after these secrets may have been sent.
 pub(super) fn of_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
     use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
-    let (explained, is_outage) = if is_answer(&error) {
-        let refused = StoreError::new("redis refused the connection");
-        (refused, is_outage(&code_of(&error)))
-    } else {
-        let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
-        (unreachable(), !is_lasting)
+    let (explained, is_outage) = match code_of(&error) {
+        Some(code) => (
+            StoreError::new("redis refused the connection"),
+            is_outage(&code),
+        ),
+        None => {
+            let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
+            (unreachable(), !is_lasting)
+        }
     };
-    let explained = explained.caused_by(secrets.redacted(error));
-    if is_outage {
-        explained
-    } else {
-        explained.no_outage()
+    let explained = explained.caused_by(redacted(error, secrets));
+    match is_outage {
+        true => explained,
+        false => explained.no_outage(),
     }
-}
-
-pub(super) fn lost() -> StoreError {
-    StoreError::new("the connection to redis was lost")
 }
 
 pub(super) fn unreachable() -> StoreError {
@@ -83,35 +61,28 @@ pub(super) fn too_late() -> StoreError {
     StoreError::new("redis did not answer in time")
 }
 
-/// The passwords that a connection attempt sends, so that no error repeats them. A proxy or a server with a
-/// renamed `AUTH` quotes them in its answer.
-#[derive(Debug, Clone)]
-pub(super) enum Secrets {
-    Known(Vec<String>),
-    /// The client does not show its passwords.
-    Hidden,
+/// The passwords that a connection attempt sends, so that no error repeats them; `None` if they are unknown. A proxy
+/// or a server with a renamed `AUTH` quotes them in its answer.
+pub(super) type Secrets = Option<Vec<String>>;
+
+pub(super) fn secrets_of<'a>(all: impl IntoIterator<Item = &'a RedisConnectionInfo>) -> Secrets {
+    let passwords = all.into_iter().filter_map(RedisConnectionInfo::password);
+    let passwords = passwords.filter(|it| !it.is_empty());
+    Some(passwords.map(str::to_owned).collect())
 }
 
-impl Secrets {
-    pub(super) fn of<'a>(all: impl IntoIterator<Item = &'a RedisConnectionInfo>) -> Self {
-        let passwords = all.into_iter().filter_map(RedisConnectionInfo::password);
-        let passwords = passwords.filter(|it| !it.is_empty());
-        Self::Known(passwords.map(str::to_owned).collect())
-    }
-
-    /// The error itself if it quotes nothing, else as much of its text as is safe.
-    fn redacted(&self, error: RedisError) -> Box<dyn StdError + Send + Sync> {
-        let text = error.to_string();
-        let shown = without_arguments(&text);
-        let is_safe = match self {
-            Self::Known(secrets) => secrets.iter().all(|it| !shown.contains(it)),
-            Self::Hidden => error.is_io_error(),
-        };
-        match is_safe {
-            false => answered_with(&code_of(&error)).into(),
-            true if shown == text => error.into(),
-            true => shown.into(),
-        }
+/// The error itself if it quotes nothing, else as much of its text as is safe.
+fn redacted(error: RedisError, secrets: &Secrets) -> Box<dyn StdError + Send + Sync> {
+    let text = error.to_string();
+    let shown = without_arguments(&text);
+    let is_safe = match secrets {
+        Some(secrets) => secrets.iter().all(|it| !shown.contains(it)),
+        None => error.is_io_error(),
+    };
+    match is_safe {
+        false => answered_with(&code_of(&error).unwrap_or_default()).into(),
+        true if shown == text => error.into(),
+        true => shown.into(),
     }
 }
 
@@ -149,13 +120,12 @@ fn is_outage(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-/// True if a server or a proxy sent this error, so that the call had no effect.
-fn is_answer(error: &RedisError) -> bool {
+/// The code of an error that a server or a proxy sent, so that the call had no effect; `None` of other errors.
+fn code_of(error: &RedisError) -> Option<String> {
     use ErrorKind::{AuthenticationFailed, Extension, Server};
-    matches!(error.kind(), Server(_) | Extension | AuthenticationFailed)
-}
-
-fn code_of(error: &RedisError) -> String {
+    if !matches!(error.kind(), Server(_) | Extension | AuthenticationFailed) {
+        return None;
+    }
     let errors = error.clone().into_server_errors();
     let text = match errors.as_deref() {
         Some([(_, error), ..]) => text_of(error),
@@ -165,7 +135,7 @@ fn code_of(error: &RedisError) -> String {
             format!("{code} {}", error.detail().unwrap_or_default())
         }
     };
-    code_in(&text).to_owned()
+    Some(code_in(&text).to_owned())
 }
 
 fn text_of(error: &ServerError) -> String {

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::attempts::Attempts;
 use super::connection::Connection;
-use super::errors::{self, Failure, demoted};
+use super::errors::is_demotion;
 use super::target::Target;
-use super::{Answers, Servers, Topology};
+use super::{Answers, CommandAnswer, Servers, Topology};
 use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::telemetry;
@@ -35,17 +35,11 @@ pub(crate) struct Node(Arc<Inner>);
 
 struct Inner {
     target: Target,
-    shared: Attempts<Shared>,
+    shared: Attempts<Connection>,
+    /// Exclusive connections for the next callers, each with the number of the shared connection when it was made. They
+    /// end with that one, because the server may be a replica then.
+    idle: Mutex<Vec<(u64, Connection)>>,
     has_connected: AtomicBool,
-}
-
-/// The shared connection.
-#[derive(Clone)]
-struct Shared {
-    connection: Connection,
-    /// Exclusive connections for the next callers. They end with the shared one, because the server may be a replica
-    /// then.
-    idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 /// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
@@ -53,8 +47,8 @@ struct Shared {
 /// Dropping it closes the connection, with all that was watched or queued on it.
 pub(crate) struct Exclusive {
     connection: Connection,
-    /// The shared connection when the caller got this one.
-    shared: Shared,
+    /// The number of the shared connection when the caller got this one.
+    shared: u64,
     node: Node,
     servers: Servers,
     /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
@@ -67,6 +61,7 @@ impl Node {
         Self(Arc::new(Inner {
             target,
             shared: Attempts::new(Duration::ZERO),
+            idle: Mutex::default(),
             has_connected: AtomicBool::new(false),
         }))
     }
@@ -77,39 +72,29 @@ impl Node {
 
     /// See [`AnswerOrigin::server`](super::AnswerOrigin::server).
     pub(super) async fn server(&self, deadline: Instant) -> Result<u64, StoreError> {
-        Ok(self.shared(deadline).await?.connection.server)
-    }
-
-    /// Sends a pipeline on the shared connection.
-    pub(super) async fn run(&self, commands: &Pipeline, deadline: Instant) -> Answers {
-        let shared = self.shared(deadline).await?;
-        self.run_on(&shared.connection, &shared, commands, deadline)
-            .await
+        Ok(self.shared(deadline).await?.server)
     }
 
     /// Sends a pipeline on this connection. A failure casts doubt on the shared one.
     async fn run_on(
         &self,
         connection: &Connection,
-        shared: &Shared,
+        shared: u64,
         commands: &Pipeline,
         deadline: Instant,
     ) -> Answers {
         let begun = Instant::now();
         let answer = connection.send(commands, deadline).await;
-        let is_shared = |it: &Shared| it.connection.number == shared.connection.number;
+        let is_demoted = |answers: &Vec<CommandAnswer>| {
+            let mut errors = answers.iter().filter_map(CommandAnswer::server_error);
+            errors.any(is_demotion)
+        };
         match &answer {
-            Ok(answers) => match answers.iter().find_map(|it| demoted(it.server_error()?)) {
-                Some(why) => self.0.shared.discard(is_shared, why),
-                None => self.0.shared.succeed(),
-            },
-            Err(Failure::Refused(_)) => self.0.shared.succeed(),
-            Err(Failure::Lost(_)) if connection.number == shared.connection.number => {
-                self.0.shared.discard(is_shared, errors::lost());
-            }
-            Err(Failure::Late(_) | Failure::Lost(_)) => self.suspect(shared, begun.elapsed()),
+            Ok(answers) if is_demoted(answers) => self.replace(shared, None),
+            Err(error) if error.is_outcome_unknown() => self.replace(shared, Some(begun.elapsed())),
+            Ok(_) | Err(_) => {}
         }
-        answer.map_err(Failure::into_error)
+        answer
     }
 
     pub(super) async fn exclusive(
@@ -118,19 +103,19 @@ impl Node {
         deadline: Instant,
     ) -> Result<Exclusive, StoreError> {
         // Only while the shared connection works, so that its pauses bound the number of attempts.
-        let shared = self.shared(deadline).await?;
+        let shared = self.shared(deadline).await?.number;
         let idle = {
-            let mut idle = shared.idle.lock();
-            idle.retain(Connection::is_usable);
+            let mut idle = self.0.idle.lock();
+            idle.retain(|(made_under, it)| *made_under == shared && it.is_usable());
             idle.pop()
         };
         let is_reused = idle.is_some();
         let connection = match idle {
-            Some(idle) => idle,
+            Some((_, idle)) => idle,
             None => {
                 let begun = Instant::now();
                 let opened = Connection::open(self.target(), deadline).await;
-                opened.inspect_err(|_| self.suspect(&shared, begun.elapsed()))?
+                opened.inspect_err(|_| self.replace(shared, Some(begun.elapsed())))?
             }
         };
         Ok(Exclusive {
@@ -143,44 +128,44 @@ impl Node {
     }
 
     /// The shared connection. If it has to be replaced, concurrent callers share one attempt.
-    async fn shared(&self, deadline: Instant) -> Result<Shared, StoreError> {
-        let is_usable = |it: &Shared| it.connection.is_usable();
-        if let Some(shared) = self.0.shared.value().filter(is_usable) {
+    async fn shared(&self, deadline: Instant) -> Result<Connection, StoreError> {
+        if let Some(shared) = self.0.shared.value().filter(Connection::is_usable) {
             return Ok(shared);
         }
         let time = deadline.saturating_duration_since(Instant::now());
         let connect = || self.clone().connect(time);
-        self.0.shared.join(deadline, is_usable, connect).await
+        (self.0.shared)
+            .join(deadline, Connection::is_usable, connect)
+            .await
     }
 
-    async fn connect(self, time: Duration) -> Result<Shared, StoreError> {
+    async fn connect(self, time: Duration) -> Result<Connection, StoreError> {
         let time = time.clamp(self.target().timeout, LONGEST_ATTEMPT);
         let connection = Connection::open(self.target(), Instant::now() + time).await?;
         if self.0.has_connected.swap(true, Ordering::Relaxed) {
             telemetry::reconnected();
         }
-        Ok(Shared {
-            connection,
-            idle: Arc::default(),
-        })
+        Ok(connection)
     }
 
-    /// Lets no call use the shared connection until a `PING` is answered. If it is not, connects again.
-    fn suspect(&self, shared: &Shared, waited: Duration) {
-        shared.idle.lock().clear();
-        let number = shared.connection.number;
-        let is_another = move |it: &Shared| it.connection.number != number;
-        if self.0.shared.value().is_none_or(|it| is_another(&it)) {
+    /// Lets no call use the shared connection of this number until there is another one. After a call that waited so
+    /// long in vain, it is kept if it answers a `PING`.
+    fn replace(&self, number: u64, waited: Option<Duration>) {
+        self.0.idle.lock().clear();
+        let is_another = move |it: &Connection| it.number != number;
+        let shared = self.0.shared.value();
+        let Some(shared) = shared.filter(|it| it.number == number) else {
             return;
-        }
-        let (node, shared) = (self.clone(), shared.clone());
+        };
+        let node = self.clone();
         drop(self.0.shared.start(is_another, async move {
-            let mut ping = Pipeline::new();
-            let deadline = Instant::now() + waited.max(LEAST_PING);
-            match shared.connection.send(ping.ping(), deadline).await {
-                Ok(_) => Ok(shared),
-                Err(_) => node.connect(waited).await,
+            if let Some(waited) = waited {
+                let deadline = Instant::now() + waited.max(LEAST_PING);
+                if shared.send(Pipeline::new().ping(), deadline).await.is_ok() {
+                    return Ok(shared);
+                }
             }
+            node.connect(waited.unwrap_or_default()).await
         }));
     }
 }
@@ -195,7 +180,7 @@ impl Exclusive {
     /// Fails like [`Servers::run`].
     pub(crate) async fn run(&self, commands: &Pipeline, deadline: Instant) -> Answers {
         let (node, connection) = (&self.node, &self.connection);
-        let answer = node.run_on(connection, &self.shared, commands, deadline);
+        let answer = node.run_on(connection, self.shared, commands, deadline);
         let answer = answer.await;
         self.servers.note(node, &answer);
         answer
@@ -203,9 +188,9 @@ impl Exclusive {
 
     /// Returns the connection to the pool. It must not watch any key, and every call must have had an answer.
     pub(crate) fn release(self) {
-        let mut idle = self.shared.idle.lock();
+        let mut idle = self.node.0.idle.lock();
         if idle.len() < MOST_IDLE {
-            idle.push(self.connection);
+            idle.push((self.shared, self.connection));
         }
     }
 }
@@ -213,7 +198,9 @@ impl Exclusive {
 #[async_trait]
 impl Topology for Node {
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
-        self.run(commands, deadline).await
+        let shared = self.shared(deadline).await?;
+        self.run_on(&shared, shared.number, commands, deadline)
+            .await
     }
 
     async fn node(&self, _name: &str, _deadline: Instant) -> Result<Self, StoreError> {

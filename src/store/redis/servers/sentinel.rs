@@ -8,7 +8,7 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{ConnectionAddr, ConnectionInfo, TlsMode};
 use tokio::sync::Mutex;
 
-use super::errors::Secrets;
+use super::errors::{Secrets, secrets_of};
 use super::node::Node;
 use super::target::{Target, info, tcp_settings};
 use super::{Servers, tls};
@@ -30,7 +30,7 @@ impl Servers {
             Some(info) => named(info)?,
             None => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
         };
-        let secrets = Secrets::of(sentinels.iter().chain(&url).map(|it| it.redis_settings()));
+        let secrets = secrets_of(sentinels.iter().chain(&url).map(|it| it.redis_settings()));
         let node = Some(node.set_tcp_settings(tcp_settings()));
         let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
         // The URLs are valid by now, so that the cause quotes none.
@@ -45,7 +45,7 @@ impl Servers {
 
     /// The primary that this client finds. It has to ask for [`SentinelServerType::Master`].
     pub(crate) fn by_sentinel_client(client: SentinelClient) -> Self {
-        Self::by(client, Secrets::Hidden)
+        Self::by(client, None)
     }
 
     /// Asks the sentinels for each connection.

@@ -8,7 +8,7 @@ use redis::aio::PubSub;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisResult};
 
-use super::errors::Secrets;
+use super::errors::{Secrets, secrets_of};
 use super::tls;
 use crate::store::StoreError;
 
@@ -36,7 +36,7 @@ impl Target {
             tls::prepare();
         }
         Self {
-            secrets: Secrets::of([info.redis_settings()]),
+            secrets: secrets_of([info.redis_settings()]),
             find: Box::new(move || ready(Client::open(info.clone())).boxed()),
             timeout: Duration::from_secs(2),
             is_known_by_address: false,

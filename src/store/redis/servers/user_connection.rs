@@ -6,7 +6,6 @@ use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 use tokio::time::{Duration, Instant};
 
 use super::connection::{next_number, send};
-use super::errors::Failure;
 use super::{Answers, Servers, Topology};
 use crate::store::StoreError;
 
@@ -36,8 +35,7 @@ impl From<MultiplexedConnection> for Servers {
 impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let mut redis = self.redis.clone();
-        let answer = send(&mut redis, (0, self.number), commands, deadline).await;
-        answer.map_err(Failure::into_error)
+        send(&mut redis, (0, self.number), commands, deadline).await
     }
 
     async fn server(&self, _name: &str, _deadline: Instant) -> Result<u64, StoreError> {

@@ -2,7 +2,7 @@
 
 use redis::{ServerError, parse_redis_value};
 
-use super::super::errors::{demoted, refused};
+use super::super::errors::{is_demotion, refused};
 use super::*;
 
 pub(super) fn server_error(text: &str) -> ServerError {
@@ -44,8 +44,8 @@ fn errors_of_servers_are_distinguished() {
         }
     }
     let readonly = server_error(&format!("{wrapped}-READONLY You can't"));
-    assert!(demoted(&readonly).is_some_and(|error| error.is_outage()));
-    assert!(demoted(&server_error("OOM command not allowed")).is_none());
+    assert!(is_demotion(&readonly));
+    assert!(!is_demotion(&server_error("OOM command not allowed")));
 }
 
 #[test]
