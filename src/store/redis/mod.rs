@@ -21,7 +21,6 @@ use redis::Pipeline;
 use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
-use self::transaction::Turns;
 use super::{Answered, Call, Nudge, Operation, Store};
 use crate::algorithm::Taken;
 use crate::error::BuildError;
@@ -82,7 +81,8 @@ pub struct RedisStore {
     scripting: bool,
     /// `None` if the servers tell the time.
     host_clock: Option<Arc<HostClock>>,
-    turns: Arc<Turns>,
+    /// Calls of this process for one key take turns, so that only other processes cause conflicts.
+    turns: Arc<[tokio::sync::Mutex<()>]>,
     /// The digests of the scripts that were sent to each shard.
     loaded: Arc<Mutex<HashSet<(u64, &'static str)>>>,
     subscription: Arc<OnceLock<Subscription>>,
@@ -164,7 +164,7 @@ impl RedisStore {
             timeout: Duration::from_secs(1),
             scripting: true,
             host_clock: None,
-            turns: Arc::default(),
+            turns: (0..64).map(|_| Default::default()).collect(),
             loaded: Arc::default(),
             subscription: Arc::default(),
         }
@@ -179,16 +179,16 @@ impl Store for RedisStore {
             call,
         });
         let calls: Vec<_> = named.collect();
-        Reply::pending(async move { this.call_all(&calls).await })
+        Reply::pending(async move {
+            let first = calls.first().map_or("", |named| &named.name);
+            this.call_all(first, &calls).await
+        })
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
         let this = self.clone();
         let name = names::of(&this.prefix, key, None);
-        Reply::pending(async move {
-            let at = this.read_clock(&name, this.deadline()).await?;
-            Ok(at.answered(Vec::new()))
-        })
+        Reply::pending(async move { this.call_all(&name, &[]).await })
     }
 
     fn batch_size(&self) -> usize {
@@ -216,45 +216,47 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
-    async fn call_all(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
+    /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
+    async fn call_all(&self, name: &str, calls: &[NamedCall]) -> Result<Answered, StoreError> {
         let deadline = self.deadline();
         let mut results = match self.scripting {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
         };
-        if results.iter().any(Option::is_none) {
-            let rest = calls.iter().zip(&mut results);
-            let rest = rest.filter(|(_, result)| result.is_none());
-            join_all(rest.map(async |(named, result)| {
-                *result = Some(self.transact(named, deadline).await);
-            }))
-            .await;
-        }
+        let rest = calls.iter().zip(&mut results);
+        let rest = rest.filter(|(_, result)| result.is_none());
+        join_all(rest.map(async |(named, result)| {
+            *result = Some(self.transact(named, deadline).await);
+        }))
+        .await;
         let mut at: Option<Reading> = None;
         let answers = results.into_iter().flatten().map(|result| {
-            let done = result?;
-            at = Some(at.map_or(done.at, |at| at.and(done.at)));
-            Ok(done.answer)
+            let (answer, read) = result?;
+            at = Some(at.map_or(read, |at| at.and(read)));
+            Ok(answer)
         });
         let mut answers: Vec<_> = answers.collect();
-        if let Some(at) = at {
-            return Ok(at.answered(answers));
+        if at.is_none() {
+            // An outage fails the whole call; other errors are of single keys.
+            let is_outage =
+                |it: &Result<_, StoreError>| it.as_ref().is_err_and(StoreError::is_outage);
+            if answers.iter().all(is_outage)
+                && let Some(Err(error)) = answers.pop()
+            {
+                return Err(error);
+            }
         }
-        // An outage fails the whole call; other errors are of single keys.
-        let is_outage = |it: &Result<_, StoreError>| it.as_ref().is_err_and(StoreError::is_outage);
-        if answers.iter().all(is_outage)
-            && let Some(Err(error)) = answers.pop()
-        {
-            return Err(error);
-        }
-        let name = calls.first().map_or("", |named| &named.name);
-        Ok(self.read_clock(name, deadline).await?.answered(answers))
-    }
-
-    /// Reads the clock of the server that holds this name.
-    async fn read_clock(&self, name: &str, deadline: Instant) -> Result<Reading, StoreError> {
-        let read = self.read(None, name, Pipeline::new(), deadline).await?;
-        Ok(read.1)
+        let at = match at {
+            Some(at) => at,
+            None => self.read(None, name, Pipeline::new(), deadline).await?.1,
+        };
+        Ok(Answered {
+            now: at.now,
+            server: at.origin.server,
+            sent: at.origin.sent,
+            received: at.origin.received,
+            answers,
+        })
     }
 
     /// Sends commands that read, and then reads the clock.
@@ -325,11 +327,8 @@ impl RedisStore {
     }
 }
 
-/// A call with an answer.
-struct Done {
-    answer: Taken,
-    at: Reading,
-}
+/// The answer to a call.
+type Done = (Taken, Reading);
 
 /// The time by a server's clock, in microseconds. The server read it between the times in `origin`.
 #[derive(Clone, Copy)]
@@ -355,16 +354,6 @@ impl Reading {
         origin.sent = origin.sent.min(added.sent);
         origin.received = origin.received.max(added.received);
         Self { now, origin }
-    }
-
-    fn answered(self, answers: Vec<Result<Taken, StoreError>>) -> Answered {
-        Answered {
-            now: self.now,
-            server: self.origin.server,
-            sent: self.origin.sent,
-            received: self.origin.received,
-            answers,
-        }
     }
 }
 

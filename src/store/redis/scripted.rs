@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redis::{Cmd, Pipeline};
+use redis::{Cmd, Pipeline, ServerError};
 use tokio::time::Instant;
 
 use super::script::Script;
@@ -53,7 +53,8 @@ impl RedisStore {
             let mut repeated = Vec::new();
             for (group, mut answer) in groups.into_iter().zip(latest) {
                 let places = group.places.clone();
-                if !group.is_new && is_unknown_script(&answer) {
+                let is_unknown = |error: &ServerError| error.code() == "NOSCRIPT";
+                if !group.is_new && answer.server_error().is_some_and(is_unknown) {
                     // The text also loads the script, and cannot miss it.
                     let is_new = true;
                     repeated.push(Group { is_new, ..group });
@@ -158,16 +159,8 @@ fn result(
         );
     }
     match answer {
-        Answer::Done(answer) => Ok(Some(Done {
-            answer,
-            at: Reading { now, origin },
-        })),
+        Answer::Done(answer) => Ok(Some((answer, Reading { now, origin }))),
         Answer::Shape => Ok(None),
         Answer::Unrecognized => Err(unrecognized(&named.name)),
     }
-}
-
-fn is_unknown_script(answered: &CommandAnswer) -> bool {
-    let error = answered.server_error();
-    error.is_some_and(|error| error.code() == "NOSCRIPT")
 }

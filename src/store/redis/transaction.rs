@@ -4,15 +4,15 @@
 //! of other kinds, or if a ring in it is full; a script then compares and writes it.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Arg, Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 use smallvec::SmallVec;
-use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::servers::{AnswerOrigin, CommandAnswer, Exclusive};
+use super::servers::{CommandAnswer, Exclusive};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
 use crate::algorithm::{Counter, State};
 use crate::backoff;
@@ -32,28 +32,6 @@ const SWAP: &str = "
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
 return redis.call(unpack(ARGV, 2))";
 
-/// Calls of this process for one key take turns, so that only other processes cause conflicts.
-pub(super) struct Turns([Mutex<()>; 64]);
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::default()))
-    }
-}
-
-impl Turns {
-    fn of(&self, name: &str) -> &Mutex<()> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-        &self.0[hash as usize % self.0.len()]
-    }
-}
-
-enum Attempt {
-    Done(Result<Done, StoreError>),
-    /// Another process has changed the value, which had these counters.
-    Conflict(Option<SmallVec<[Counter; 1]>>),
-}
-
 /// A value, as it was read.
 struct Snapshot {
     value: Option<Vec<u8>>,
@@ -69,7 +47,9 @@ impl RedisStore {
         named: &NamedCall,
         deadline: Instant,
     ) -> Result<Done, StoreError> {
-        let _turn = timeout_at(deadline, self.turns.of(&named.name).lock())
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&named.name);
+        let turn = self.turns[hash as usize % self.turns.len()].lock();
+        let _turn = timeout_at(deadline, turn)
             .await
             .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
         let conflict = || {
@@ -85,8 +65,8 @@ impl RedisStore {
                 sleep(pause).await;
             }
             match self.attempt(named, script.take(), deadline).await {
-                Ok(Attempt::Done(result)) => return result,
-                Ok(Attempt::Conflict(found)) if self.scripting => {
+                Ok(Break(done)) => return Ok(done),
+                Ok(Continue(found)) if self.scripting => {
                     // The value may be one that a script can change, or differ in the shape of a log only.
                     let (name, mut call) = (named.name.clone(), named.call.clone());
                     if let Some(policy) = found.and_then(|found| call.policy.stored_like(&found)) {
@@ -94,7 +74,7 @@ impl RedisStore {
                     }
                     script = Some(NamedCall { name, call });
                 }
-                Ok(Attempt::Conflict(_)) => {}
+                Ok(Continue(_)) => {}
                 // The server has answered before: there is no time left.
                 Err(error) if attempt > 0 && error.is_outage() => {
                     return Err(match error.is_outcome_unknown() {
@@ -108,17 +88,18 @@ impl RedisStore {
         Err(conflict())
     }
 
-    /// Tries once, by a script first if there is one.
+    /// Tries once, by a script first if there is one. Goes on if another process has changed the value, which had these
+    /// counters.
     async fn attempt(
         &self,
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<Attempt, StoreError> {
+    ) -> Result<ControlFlow<Done, Option<SmallVec<[Counter; 1]>>>, StoreError> {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
             if let Some(result) = results.into_iter().flatten().next() {
-                return Ok(Attempt::Done(result));
+                return result.map(Break);
             }
         }
         let NamedCall { name, call } = named;
@@ -126,71 +107,58 @@ impl RedisStore {
             true => None,
             false => Some(self.servers.exclusive(name, deadline).await?),
         };
-        let Snapshot { value, since, at } =
-            match self.snapshot(exclusive.as_ref(), named, deadline).await {
-                // The connection may have broken while it was unused.
-                Err(error)
-                    if error.is_outage()
-                        && exclusive.as_ref().is_some_and(|it| it.is_reused)
-                        && Instant::now() < deadline =>
-                {
-                    return Ok(Attempt::Conflict(None));
-                }
-                snapshot => match snapshot? {
-                    Some(snapshot) => snapshot,
-                    None => return Ok(Attempt::Conflict(None)),
-                },
-            };
-        let Reading { now, origin } = at;
+        // The connection may have broken while it was unused.
+        let is_reused = exclusive.as_ref().is_some_and(|it| it.is_reused);
+        let may_be_stale =
+            |error: &StoreError| is_reused && error.is_outage() && Instant::now() < deadline;
+        let snapshot = match self.snapshot(exclusive.as_ref(), named, deadline).await {
+            Err(error) if may_be_stale(&error) => None,
+            snapshot => snapshot?,
+        };
+        let Some(Snapshot { value, since, at }) = snapshot else {
+            return Ok(Continue(None));
+        };
+        let Reading { now, mut origin } = at;
         let (server, known_since) = (origin.server, since.unwrap_or(now));
         let applied = call.apply_strict(value.as_deref(), now, server, known_since);
         let (answer, written) = applied.map_err(naming(name))?;
-        let write = written.map(|(new, expires)| {
-            if expires <= now {
-                return redis::Cmd::del(name);
-            }
-            let mut write = redis::cmd("SET");
-            let lifetime = (expires - now).div_ceil(1_000) + 1;
-            write.arg(name).arg(new).arg("PX").arg(lifetime);
-            write
-        });
-        let nudge = call.nudge(&answer).filter(|_| write.is_some());
+        let nudge = call.nudge(&answer).filter(|_| written.is_some());
         // The answer is nil if the value has changed.
         let mut pipe = redis::pipe();
-        match (&exclusive, write) {
-            (None, None) => {}
-            (Some(_), None) => {
-                pipe.cmd("UNWATCH");
+        if let Some((new, expires)) = written {
+            let mut write = Cmd::new();
+            if exclusive.is_none() {
+                write.arg("EVAL").arg(SWAP).arg(1).arg(name);
+                write.arg(value.as_deref().unwrap_or_default());
             }
-            (Some(_), Some(write)) => {
-                pipe.atomic().add_command(write);
+            match expires.checked_sub(now) {
+                None | Some(0) => write.arg("DEL").arg(name),
+                Some(left) => {
+                    write.arg("SET").arg(name).arg(new);
+                    write.arg("PX").arg(left.div_ceil(1_000) + 1)
+                }
+            };
+            pipe.add_command(write);
+            if exclusive.is_some() {
+                pipe.atomic();
                 if named.is_strict() && value.is_none() && since.is_none() {
-                    let lifetime = HORIZON.as_millis() as u64;
                     let set = pipe.cmd("SET").arg(self.mark(name)).arg(now);
-                    set.arg("PX").arg(lifetime);
+                    set.arg("PX").arg(HORIZON.as_millis() as u64);
                 }
             }
-            (None, Some(write)) => {
-                let swap = pipe.cmd("EVAL").arg(SWAP).arg(1).arg(name);
-                swap.arg(value.as_deref().unwrap_or_default());
-                for word in write.args_iter() {
-                    if let Arg::Simple(word) = word {
-                        swap.arg(word);
-                    }
-                }
-            }
+        } else if exclusive.is_some() {
+            pipe.cmd("UNWATCH");
         }
         let answers = self.run(exclusive.as_ref(), name, &pipe, deadline).await?;
         if let Some(connection) = exclusive {
             connection.release();
         }
-        let mut received = origin.received;
         if let Some(answer) = answers.into_iter().next() {
-            received = answer.origin.received;
+            origin.received = answer.origin.received;
             if answer.into_value()? == Value::Nil {
                 let found = value.filter(|_| self.scripting);
                 let found = found.and_then(|value| State::decode(&value).ok());
-                return Ok(Attempt::Conflict(found.map(|state| state.counters)));
+                return Ok(Continue(found.map(|state| state.counters)));
             }
         }
         if let Some(nudge) = nudge {
@@ -201,11 +169,7 @@ impl RedisStore {
             // The answer does not wait for it. It may fail, because nothing depends on it.
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
-        let origin = AnswerOrigin { received, ..origin };
-        Ok(Attempt::Done(Ok(Done {
-            answer,
-            at: Reading { now, origin },
-        })))
+        Ok(Break((answer, Reading { now, origin })))
     }
 
     /// Reads a value, and watches it on an exclusive connection. Returns `None` if its slot moved before the answer.

@@ -3,21 +3,24 @@
 //! The cluster client of `redis` repeats calls whose outcome it does not know, and does not say which server
 //! answered. So this module keeps the map of the slots itself, and follows redirections.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use redis::{Cmd, ConnectionInfo, Pipeline};
+use hashbrown::{HashMap, HashSet};
+use redis::{Cmd, ConnectionAddr, ConnectionInfo, Pipeline};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
+use super::connection::next_number;
 use super::errors;
-use super::map::{Map, address};
 use super::node::Node;
-use super::slots::{self, Range, Redirect, slot_of, tag_of};
-use super::target;
+use super::slots::{self, Address, Range, Redirect, SLOTS, slot_of, tag_of};
+use super::target::{self, Target};
 use super::{Answers, CommandAnswer, Servers, Topology};
 use crate::lock::Mutex;
 use crate::store::StoreError;
@@ -43,6 +46,16 @@ struct Cluster {
     updates: Attempts<()>,
 }
 
+/// Which server holds which slot.
+struct Map {
+    /// How to connect, except for the address.
+    info: ConnectionInfo,
+    /// The servers that the user has named. They may hold no slots, or have left the cluster.
+    seeds: Vec<Address>,
+    nodes: HashMap<Address, Node>,
+    by_slot: Vec<Option<Node>>,
+}
+
 impl Servers {
     /// The cluster that the servers at these URLs are part of. All its servers are connected to with the user, the
     /// password and the TLS settings of the first URL.
@@ -61,8 +74,17 @@ impl Servers {
             let none = "a cluster needs the URL of at least one server, each with a host";
             return Err(StoreError::new(none).invalid_url());
         };
+        let mut map = Map {
+            info,
+            seeds: seeds.clone(),
+            nodes: HashMap::new(),
+            by_slot: vec![None; SLOTS.into()],
+        };
+        for seed in seeds {
+            map.node(seed);
+        }
         Ok(Self::on(Cluster {
-            map: Arc::new(Mutex::new(Map::new(info, seeds))),
+            map: Arc::new(Mutex::new(map)),
             updates: Attempts::new(LEAST_AGE),
         }))
     }
@@ -84,7 +106,7 @@ impl Cluster {
     }
 
     fn known(&self, slot: u16) -> Option<Node> {
-        self.map.lock().holder(slot)
+        self.map.lock().by_slot[usize::from(slot)].clone()
     }
 
     /// Takes the map of the first server that answers, of those that are known and the seeds.
@@ -105,32 +127,97 @@ impl Cluster {
         Err(why)
     }
 
-    /// Sends a command again that was redirected. Returns `None` if it has no effect there either.
+    /// Sends a command again as long as it is redirected, and has no effect.
     async fn follow(
         &self,
         command: &Cmd,
-        redirect: Redirect,
+        mut answer: CommandAnswer,
+        mut node: Node,
         deadline: Instant,
-    ) -> Result<Option<CommandAnswer>, StoreError> {
-        let mut pipe = redis::pipe();
-        if redirect.is_ask {
-            pipe.cmd("ASKING");
+    ) -> Result<CommandAnswer, StoreError> {
+        for _ in 0..REDIRECTS {
+            let Some(redirect) = redirect(&answer, &node) else {
+                break;
+            };
+            let mut pipe = redis::pipe();
+            if redirect.is_ask {
+                pipe.cmd("ASKING");
+            }
+            pipe.add_command(command.clone());
+            node = self.map.lock().node(redirect.address);
+            let again = node.run("", &pipe, deadline).await;
+            self.note(&node, &again);
+            match again.map(|mut answers| answers.pop()) {
+                Ok(Some(again)) => answer = again,
+                Err(error) if error.is_outcome_unknown() => return Err(error),
+                Ok(None) | Err(_) => break,
+            }
         }
-        pipe.add_command(command.clone());
-        let node = self.map.lock().node(redirect.address);
-        match node.run("", &pipe, deadline).await {
-            Ok(mut answers) => Ok(answers.pop()),
-            Err(error) if error.is_outcome_unknown() => Err(error),
-            Err(_) => Ok(None),
+        Ok(answer)
+    }
+}
+
+impl Map {
+    /// The numbers of the servers that hold slots.
+    fn holders(&self) -> HashSet<u64> {
+        let nodes = self.by_slot.iter().flatten();
+        nodes.map(|it| it.target().number).collect()
+    }
+
+    /// All servers, at random, those without slots last: they may have left the cluster.
+    fn in_random_order(&self) -> Vec<Node> {
+        let (random, holders) = (RandomState::new(), self.holders());
+        let mut nodes: Vec<_> = self.nodes.values().cloned().collect();
+        nodes.sort_by_cached_key(|it| {
+            let number = it.target().number;
+            (!holders.contains(&number), random.hash_one(number))
+        });
+        nodes
+    }
+
+    /// The server at this address, which may be new.
+    fn node(&mut self, address: Address) -> Node {
+        let connect = |(host, port): &Address| {
+            let mut to = self.info.addr().clone();
+            use ConnectionAddr::{Tcp, TcpTls};
+            if let Tcp(its_host, its_port)
+            | TcpTls {
+                host: its_host,
+                port: its_port,
+                ..
+            } = &mut to
+            {
+                (*its_host, *its_port) = (host.clone(), *port);
+            }
+            Node::new(Target {
+                is_known_by_address: true,
+                host: host.clone(),
+                number: next_number(),
+                ..Target::at(self.info.clone().set_addr(to))
+            })
+        };
+        let node = self.nodes.entry(address);
+        node.or_insert_with_key(connect).clone()
+    }
+
+    /// Takes over which server holds which slots. Other servers are removed, except for the seeds.
+    fn replace(&mut self, ranges: Vec<Range>) {
+        self.by_slot.fill(None);
+        let mut known: HashSet<_> = self.seeds.iter().cloned().collect();
+        for (first, last, address) in ranges {
+            let node = self.node(address.clone());
+            self.by_slot[usize::from(first)..=usize::from(last)].fill(Some(node));
+            known.insert(address);
         }
+        self.nodes.retain(|address, _| known.contains(address));
     }
 }
 
 #[async_trait]
 impl Topology for Cluster {
     fn shard(&self, name: &str) -> u64 {
-        self.known(slot_of(name))
-            .map_or(u64::MAX, |it| it.target().number)
+        let node = self.known(slot_of(name));
+        node.map_or(u64::MAX, |it| it.target().number)
     }
 
     fn slot_tag(&self, name: &str) -> Option<String> {
@@ -139,28 +226,16 @@ impl Topology for Cluster {
 
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let node = self.holder(slot_of(name), deadline).await?;
-        let mut answer = node.run(name, commands, deadline).await;
-        for _ in 0..REDIRECTS {
-            self.note(&node, &answer);
-            let mut answers = answer?;
-            let redirects = redirects(&answers, &node);
-            if redirects.is_empty() {
-                return Ok(answers);
-            }
-            let commands: Vec<_> = commands.cmd_iter().collect();
-            let followed = redirects.into_iter().map(async |(place, redirect)| {
-                let again = self.follow(commands[place], redirect, deadline).await?;
-                Ok(again.map(|answer| (place, answer)))
-            });
-            // If one outcome is unknown, the caller gets none of the answers, as if all of them were lost.
-            answer = try_join_all(followed).await.map(|again| {
-                for (place, answer) in again.into_iter().flatten() {
-                    answers[place] = answer;
-                }
-                answers
-            });
+        let answer = node.run(name, commands, deadline).await;
+        self.note(&node, &answer);
+        let answers = answer?;
+        if answers.iter().all(|it| redirect(it, &node).is_none()) {
+            return Ok(answers);
         }
-        answer
+        // If one outcome is unknown, the caller gets none of the answers, as if all of them were lost.
+        let pairs = answers.into_iter().zip(commands.cmd_iter());
+        let follow = |(answer, command)| self.follow(command, answer, node.clone(), deadline);
+        try_join_all(pairs.map(follow)).await
     }
 
     async fn node(&self, name: &str, deadline: Instant) -> Result<Node, StoreError> {
@@ -179,11 +254,14 @@ impl Topology for Cluster {
         // Another server may have taken over since the last call.
         let updated = self.updated(deadline).await;
         let map = self.map.lock();
-        if !map.is_complete() {
+        if map.by_slot.iter().any(Option::is_none) {
             updated?;
             return Err(uncovered());
         }
-        Ok(map.holders())
+        let holders = map.holders();
+        let nodes = map.nodes.values();
+        let nodes = nodes.filter(|it| holders.contains(&it.target().number));
+        Ok(nodes.cloned().collect())
     }
 
     fn note(&self, node: &Node, answer: &Answers) {
@@ -196,10 +274,11 @@ impl Topology for Cluster {
         if may_have_moved {
             drop(self.updates.start(|()| false, self.clone().update()));
         }
-        for (_, redirect) in answer.iter().flat_map(|it| redirects(it, node)) {
-            if !redirect.is_ask {
+        for answer in answer.iter().flatten() {
+            if let Some(redirect) = redirect(answer, node).filter(|it| !it.is_ask) {
                 let mut map = self.map.lock();
-                map.move_slot(redirect.slot, redirect.address);
+                let node = map.node(redirect.address);
+                map.by_slot[usize::from(redirect.slot)] = Some(node);
             }
         }
     }
@@ -225,11 +304,15 @@ fn uncovered() -> StoreError {
     StoreError::new("no server of the cluster holds the slot of the key: check `CLUSTER INFO`")
 }
 
-/// The places of commands that were redirected.
-fn redirects(answers: &[CommandAnswer], node: &Node) -> Vec<(usize, Redirect)> {
-    let redirect = |(place, answer): (usize, &CommandAnswer)| {
-        let redirect = Redirect::of(answer.server_error()?, &node.target().host)?;
-        Some((place, redirect))
-    };
-    answers.iter().enumerate().filter_map(redirect).collect()
+fn redirect(answer: &CommandAnswer, node: &Node) -> Option<Redirect> {
+    Redirect::of(answer.server_error()?, &node.target().host)
+}
+
+fn address(info: &ConnectionInfo) -> Option<Address> {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some((host.clone(), *port))
+        }
+        _ => None,
+    }
 }

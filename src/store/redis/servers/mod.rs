@@ -6,7 +6,7 @@
 //! | `connection` | one connection, and which server answers on it |
 //! | `node` | one server: its shared connection and its pool |
 //! | `attempts` | one connection attempt at a time, with backoff |
-//! | `cluster`, `map`, `slots` | the servers of a cluster, redirections |
+//! | `cluster`, `slots` | the servers of a cluster, redirections |
 //! | `sentinel`, `user_connection` | the primary that sentinels name, a connection that the user made |
 //! | `subscription` | messages of a channel |
 //! | `errors` | what an error means to the caller |
@@ -31,8 +31,6 @@ mod attempts;
 mod cluster;
 mod connection;
 mod errors;
-#[cfg(feature = "redis-cluster")]
-mod map;
 mod node;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crc::{CRC_16_XMODEM, Crc};
 use hashbrown::HashMap;
-use redis::{FromRedisValue as _, ServerError, ServerErrorKind, Value};
+use redis::{FromRedisValue as _, RedisError, ServerError, ServerErrorKind, Value};
 
 pub(super) const SLOTS: u16 = 16_384;
 
@@ -75,18 +75,13 @@ pub(super) struct Redirect {
 impl Redirect {
     /// Reads the error of a server at `host`.
     pub(super) fn of(error: &ServerError, host: &str) -> Option<Self> {
-        let is_ask = match error.kind()? {
-            ServerErrorKind::Moved => false,
-            ServerErrorKind::Ask => true,
-            _ => return None,
-        };
-        let (slot, address) = error.details()?.split_once(' ')?;
+        let error = RedisError::from(error.clone());
+        let (address, slot) = error.redirect_node().filter(|it| it.1 < SLOTS)?;
         let (named, port) = address.rsplit_once(':')?;
-        let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
         Some(Self {
             slot,
             address: (known(named, host).to_owned(), port.parse().ok()?),
-            is_ask,
+            is_ask: error.kind() == ServerErrorKind::Ask.into(),
         })
     }
 }
