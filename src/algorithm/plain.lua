@@ -64,9 +64,9 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     size = #rest + 34 + #logs --ring
     local is_late = finish > expires or expires - finish > (finish - now) / 2
     if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', others, expires, size, @numbers) --ring
+    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', others, expires, size, @written) --ring
     tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. rest .. logs --ring
-    local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @numbers, --whole
+    local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @written, --whole
       process, deadline, idle, number, record, units) .. rest .. logs --whole
     local has_life = is_late or is_given --ring
     local has_life = is_late or is_given or #value ~= #raw --whole

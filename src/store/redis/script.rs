@@ -23,7 +23,7 @@
 //! | `@aligned`, `@spaced` | whether the kind is so |
 //! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
 //! | `@numbers`, `@logs` | what `write` has returned for all quotas |
-//! | `@numbers`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
+//! | `@written`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
 //! | `@formats`, `@differs`, `@flags` | in `plain.lua`, the formats of these; whether the terms in the value are other ones; the flags of the value |
 
 use std::collections::HashMap;
@@ -81,27 +81,19 @@ fn is_ring(kind: u8) -> bool {
 }
 
 /// The file of an algorithm, the bytes of a quota in the value and in a call, and the format and the names of its numbers.
-fn algorithm(
-    counter: &Counter,
-) -> (
-    &'static str,
-    usize,
-    usize,
-    &'static str,
-    &'static [&'static str],
-) {
+fn algorithm(counter: &Counter) -> (&'static str, usize, usize, &'static str, &'static str) {
     match counter {
         Counter::Window(_) if is_ring(counter.kind()) => {
-            let names = &["count", "total", "room", "place", "first", "base", "last"];
+            let names = ", count$, total$, room$, place$, first$, base$, last$";
             (WINDOW, 40, 19, "c12I2I4I2I2I7I4I7", names)
         }
-        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", &["count", "total"]),
-        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", &["due", "last"]),
+        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", ", count$, total$"),
+        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", ", due$, last$"),
         Counter::Fixed(_) => {
-            let names = &["start", "finish", "count", "last"];
+            let names = ", start$, finish$, count$, last$";
             (FIXED, 37, 12, "c12I7I7I4I7", names)
         }
-        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", &[]),
+        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
     }
 }
 
@@ -116,20 +108,20 @@ fn assemble(counters: &[Counter]) -> String {
     for (counter, number) in counters.iter().zip(1..) {
         let (text, value_bytes, terms_bytes, format, names) = algorithm(counter);
         let kind = counter.kind();
+        let marks = [
+            ("$", number.to_string()),
+            ("@value", (value + 1).to_string()),
+            ("@terms", (terms + 1).to_string()),
+            ("@kind", kind.to_string()),
+            ("@aligned", (kind == 4).to_string()),
+            ("@spaced", (kind == 6).to_string()),
+        ];
         let mut part = "--@algorithms";
         for (line, _) in lines(text, |tag| has_tag(kind, tag)) {
-            if line.starts_with("--@") {
-                part = line;
-                continue;
+            match line.starts_with("--@") {
+                true => part = line,
+                false => *parts.entry(part).or_default() += &(fill(line, &marks) + "\n"),
             }
-            let line = line
-                .replace('$', &format!("{number}"))
-                .replace("@value", &format!("{}", value + 1))
-                .replace("@terms", &format!("{}", terms + 1))
-                .replace("@kind", &format!("{kind}"))
-                .replace("@aligned", if kind == 4 { "true" } else { "false" })
-                .replace("@spaced", if kind == 6 { "true" } else { "false" });
-            push(parts.entry(part).or_default(), &line);
         }
         formats.push_str(format);
         quotas.push((number, names));
@@ -138,16 +130,51 @@ fn assemble(counters: &[Counter]) -> String {
     }
     // A text for each quota, in which `#` is the names of its numbers.
     let list = |each: &str, joiner: &str| {
-        let texts = quotas.iter().map(|(number, names)| {
-            let names: String = names.iter().map(|name| format!(", {name}$")).collect();
-            each.replace('#', &names).replace('$', &number.to_string())
-        });
-        texts.collect::<Vec<_>>().join(joiner)
+        let of = |(number, names): &(i32, &str)| {
+            each.replace('#', names).replace('$', &number.to_string())
+        };
+        quotas.iter().map(of).collect::<Vec<_>>().join(joiner)
     };
     let units = Amounts::of(counters).units();
+    let sums = units + usize::from(units > 1);
     let places = |it: &&Counter| matches!(it, Counter::Concurrent(_));
     let place = counters.iter().find(places).map(|it| it.nth() + 1);
-    let place_text = place.unwrap_or(0).to_string();
+    let marks = [
+        ("@head", value.to_string()),
+        ("@quotas", counters.len().to_string()),
+        ("@formats", formats),
+        ("@flags", if has_ring { "32" } else { "0" }.to_owned()),
+        ("@last", (value - 1).to_string()),
+        ("@written", list("prefix$#", ", ")),
+        ("@read", list("terms$#", ", ")),
+        ("@differs", list("terms$ ~= prefix$", " or ")),
+        ("@numbers", list("numbers$", " .. ")),
+        ("@logs", list("log$", " .. ")),
+        ("@names", (terms + 1).to_string()),
+        ("@place", place.unwrap_or(0).to_string()),
+        ("@allowed", "I4I7".repeat(units)),
+        ("@all", if units > 1 { "0" } else { "1" }.to_owned()),
+        ("@units", units.to_string()),
+        ("@step", (sums + 1).to_string()),
+        ("@point", (7 * (sums + 1)).to_string()),
+        ("@demand", (14 + 7 * sums).to_string()),
+        ("@detail", (8 + 4 * units).to_string()),
+        ("@grant", (7 + 4 * units).to_string()),
+        ("@rest", (18 + 4 * units).to_string()),
+        ("@sums", "I7".repeat(sums)),
+        ("@costs", "I4".repeat(units)),
+    ];
+    let has_plain = units == 1 && place.is_none() && counters.len() <= MOST_PLAIN;
+    let files = [
+        ("--@plain", PLAIN, has_plain),
+        ("--@demand", DEMAND, true),
+        ("--@order", ORDER, true),
+        ("--@offer", OFFER, place.is_some()),
+        ("--@held_up", HELD_UP, units > 1),
+    ];
+    let text =
+        files.map(|(mark, file, is_used)| (mark, if is_used { file } else { "" }.to_owned()));
+    let text = fill(STATE, &text);
     let applies = |tag: &str| match tag {
         "ring" => has_ring,
         "whole" => !has_ring,
@@ -157,84 +184,36 @@ fn assemble(counters: &[Counter]) -> String {
         _ => true,
     };
     let mut script = String::new();
-    for (line, tag) in lines(STATE, applies) {
-        match line {
-            "--@algorithms" => script.push_str(&parts[line]),
-            "--@plain" if units > 1 || place.is_some() || quotas.len() > MOST_PLAIN => {}
-            "--@plain" => {
-                for (line, _) in lines(PLAIN, applies) {
-                    if line.starts_with("--@") {
-                        script.extend(parts.get(line).map(String::as_str));
-                        continue;
-                    }
-                    let line = line
-                        .replace("@head", &format!("{value}"))
-                        .replace("@quotas", &format!("{}", counters.len()))
-                        .replace("@formats", &formats)
-                        .replace("@flags", if has_ring { "32" } else { "0" })
-                        .replace("@last", &format!("{}", value - 1))
-                        .replace("@numbers", &list("prefix$#", ", "))
-                        .replace("@read", &list("terms$#", ", "))
-                        .replace("@differs", &list("terms$ ~= prefix$", " or "));
-                    push(&mut script, &line);
+    for (line, tag) in lines(&text, applies) {
+        if line.starts_with("--@") {
+            script.extend(parts.get(line).map(String::as_str));
+        } else if line.contains('$') {
+            let quotas = counters.iter().zip(1..);
+            for (counter, number) in quotas {
+                if tag != "window" || has_tag(counter.kind(), tag) {
+                    let unit = counter.nth() + 1;
+                    let own = [("$", number.to_string()), ("@unit", unit.to_string())];
+                    push(&mut script, fill(&fill(line, &own), &marks), units);
                 }
             }
-            "--@demand" | "--@order" | "--@held_up" | "--@offer" => {
-                let text = match line {
-                    "--@demand" => DEMAND,
-                    "--@order" => ORDER,
-                    "--@offer" if place.is_some() => OFFER,
-                    "--@held_up" if units > 1 => HELD_UP,
-                    _ => "",
-                };
-                for (line, _) in lines(text, applies) {
-                    let line = line.replace("@place", &place_text);
-                    push_for_units(&mut script, &line, units);
-                }
-            }
-            _ if line.contains('$') => {
-                let quotas = counters.iter().zip(1..);
-                let quotas = quotas.filter(|(it, _)| tag != "window" || has_tag(it.kind(), tag));
-                for (counter, number) in quotas {
-                    let unit = format!("{}", counter.nth() + 1);
-                    let line = line.replace('$', &format!("{number}"));
-                    push_for_units(&mut script, &line.replace("@unit", &unit), units);
-                }
-            }
-            _ => {
-                let line = line
-                    .replace("@head", &format!("{value}"))
-                    .replace("@quotas", &format!("{}", counters.len()))
-                    .replace("@numbers", &list("numbers$", " .. "))
-                    .replace("@names", &format!("{}", terms + 1))
-                    .replace("@place", &place_text)
-                    .replace("@logs", &list("log$", " .. "));
-                push_for_units(&mut script, &line, units);
-            }
+        } else {
+            push(&mut script, fill(line, &marks), units);
         }
     }
     script
 }
 
-/// Pushes a line, with its marks of units replaced.
-fn push_for_units(script: &mut String, line: &str, units: usize) {
-    let several = units > 1;
-    let sums = units + usize::from(several);
-    let mut line = line
-        .replace("@allowed", &"I4I7".repeat(units))
-        .replace("@all", if several { "0" } else { "1" })
-        .replace("@units", &format!("{units}"))
-        .replace("@step", &format!("{}", sums + 1))
-        .replace("@point", &format!("{}", 7 * (sums + 1)))
-        .replace("@demand", &format!("{}", 14 + 7 * sums))
-        .replace("@detail", &format!("{}", 8 + 4 * units))
-        .replace("@grant", &format!("{}", 7 + 4 * units))
-        .replace("@rest", &format!("{}", 18 + 4 * units))
-        .replace("@sums", &"I7".repeat(sums))
-        .replace("@costs", &"I4".repeat(units));
+/// The text with marks replaced, in this order.
+fn fill(text: &str, marks: &[(&str, String)]) -> String {
+    let replace = |text: String, (mark, by): &(&str, String)| text.replace(mark, by);
+    marks.iter().fold(text.to_owned(), replace)
+}
+
+/// Pushes a line, with its lists of units replaced.
+fn push(script: &mut String, mut line: String, units: usize) {
     while let Some((before, rest)) = line.split_once("@list(") {
         let (name, after) = rest.split_once(')').expect("a list is closed");
-        let numbers = (1..=units).chain(several.then_some(0));
+        let numbers = (1..=units).chain((units > 1).then_some(0));
         let all = numbers.map(|number| match name {
             "0" => name.to_owned(),
             _ => format!("{name}{number}"),
@@ -244,17 +223,15 @@ fn push_for_units(script: &mut String, line: &str, units: usize) {
     while let Some((before, rest)) = line.split_once("<<") {
         let (each, after) = rest.split_once(">>").expect("a list is closed");
         let (each, joiner) = each.split_once('|').unwrap_or((each, ", "));
-        let all = (1..=units).map(|number| each.replace('&', &format!("{number}")));
+        let all = (1..=units).map(|number| each.replace('&', &number.to_string()));
         line = format!("{before}{}{after}", all.collect::<Vec<_>>().join(joiner));
     }
-    if !line.contains('&') {
-        return push(script, &line);
-    }
-    for number in 1..=units {
+    let copies = if line.contains('&') { units } else { 1 };
+    for number in 1..=copies {
         let one = (1..=units).map(|other| if other == number { "1" } else { "0" });
         let one = one.collect::<Vec<_>>().join(", ");
-        let line = line.replace("@one&", &one);
-        push(script, &line.replace('&', &format!("{number}")));
+        *script += &fill(&line, &[("@one&", one), ("&", number.to_string())]);
+        script.push('\n');
     }
 }
 
@@ -266,16 +243,11 @@ fn has_tag(kind: u8, tag: &str) -> bool {
     }
 }
 
-fn push(script: &mut String, line: &str) {
-    script.push_str(line);
-    script.push('\n');
-}
-
 /// The lines without comments and indentation, each with its tag; of those with a tag the ones that apply.
-fn lines(
-    text: &'static str,
+fn lines<'a>(
+    text: &'a str,
     applies: impl Fn(&str) -> bool,
-) -> impl Iterator<Item = (&'static str, &'static str)> {
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let lines = text.lines().map(str::trim);
     let code = lines.filter(|line| !line.is_empty() && !line.starts_with("-- "));
     let code = code.map(|line| line.rsplit_once(" --").unwrap_or((line, "")));

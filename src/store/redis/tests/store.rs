@@ -193,9 +193,10 @@ fn answers_of_two_servers_teach_no_clock() {
         ((2, 4_603_000), 0, 5_000_000, 1_000, 1_402),
     ] {
         let second = reading(second.0, second.1, 1_002, 1_005);
-        let both = first.and(second).answered(Vec::new());
-        assert_eq!((both.server, both.now), (server, now));
-        assert_eq!((both.sent, both.received), (after(sent), after(received)));
+        let both = first.and(second);
+        assert_eq!((both.origin.server, both.now), (server, now));
+        let times = (both.origin.sent, both.origin.received);
+        assert_eq!(times, (after(sent), after(received)));
     }
 }
 
