@@ -8,8 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tokio::time::Instant;
 
-#[cfg(feature = "test-util")]
-use super::ManualClock;
 use super::{Answered, Call, Operation, Store};
 use crate::algorithm::{Attempt, Costs, Origin, State, Taken};
 use crate::key::Key;
@@ -34,7 +32,8 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     shards: [Mutex<Shard>; SHARDS],
     hasher: DefaultHashBuilder,
-    clock: Clock,
+    /// The store's time at an instant, in microseconds since 1970, after the latest time that a shard has seen.
+    clock: Box<dyn Fn(Instant, u64) -> u64 + Send + Sync>,
 }
 
 struct Shard {
@@ -54,34 +53,27 @@ struct Entry {
     state: State,
 }
 
-/// The time of an embedded store.
-enum Clock {
-    /// The local clock, counted from 1970.
-    Local { start: Instant, start_micros: u64 },
-    #[cfg(feature = "test-util")]
-    Manual(ManualClock),
-}
-
 impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let start_micros = since_epoch.unwrap_or_default().as_micros() as u64;
-        Self::by(Clock::Local {
-            start: Instant::now(),
-            start_micros,
+        let start = Instant::now();
+        Self::by(move |at, latest| {
+            let elapsed = at.saturating_duration_since(start).as_micros() as u64;
+            latest.max(start_micros + elapsed)
         })
     }
 
-    /// An empty store that reads this clock; see [`ManualClock`].
+    /// An empty store that reads this clock; see [`ManualClock`](super::ManualClock).
     #[cfg(feature = "test-util")]
     #[must_use]
-    pub fn with_clock(clock: ManualClock) -> Self {
-        Self::by(Clock::Manual(clock))
+    pub fn with_clock(clock: super::ManualClock) -> Self {
+        Self::by(move |_, _| clock.micros())
     }
 
-    fn by(clock: Clock) -> Self {
+    fn by(clock: impl Fn(Instant, u64) -> u64 + Send + Sync + 'static) -> Self {
         let shard = |_| {
             Mutex::new(Shard {
                 entries: HashTable::new(),
@@ -93,7 +85,7 @@ impl MemoryStore {
         Self(Arc::new(Inner {
             shards,
             hasher: DefaultHashBuilder::default(),
-            clock,
+            clock: Box::new(clock),
         }))
     }
 
@@ -150,14 +142,9 @@ impl MemoryStore {
     ) -> T {
         let name = policy.name();
         let hash = self.0.hasher.hash_one((name, key.as_str()));
-        let sent = self.0.clock.at(sent);
         // The table uses the lowest and the highest bits.
         let mut shard = self.0.shards[(hash >> 32) as usize % SHARDS].lock();
-        let now = match self.0.clock {
-            Clock::Local { .. } => shard.latest.max(sent),
-            #[cfg(feature = "test-util")]
-            Clock::Manual(_) => sent,
-        };
+        let now = (self.0.clock)(sent, shard.latest);
         shard.latest = now;
         if shard.entries.len() >= shard.sweep_at {
             shard.sweep(now);
@@ -192,23 +179,10 @@ impl Shard {
     }
 }
 
-impl Clock {
-    fn at(&self, at: Instant) -> u64 {
-        match self {
-            Self::Local {
-                start,
-                start_micros,
-            } => start_micros + at.saturating_duration_since(*start).as_micros() as u64,
-            #[cfg(feature = "test-util")]
-            Self::Manual(clock) => clock.micros(),
-        }
-    }
-}
-
 impl Store for MemoryStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let sent = Instant::now();
-        let at_first = self.0.clock.at(sent);
+        let at_first = (self.0.clock)(sent, 0);
         let mut now = at_first;
         let answers = calls.iter().map(|call| {
             let (at, answer) = self.apply(&call.key, &call.policy, &call.operation, sent);
