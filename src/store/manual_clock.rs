@@ -133,7 +133,7 @@ impl ManualClock {
     #[track_caller]
     pub fn set(&self, time: SystemTime) {
         let time = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.lock().set(time);
+        self.change(|_| time);
     }
 
     /// Sets it forward.
@@ -143,9 +143,7 @@ impl ManualClock {
     /// Panics as [`set`](Self::set) does.
     #[track_caller]
     pub fn advance(&self, by: Duration) {
-        let mut shown = self.0.lock();
-        let time = shown.now().saturating_add(by);
-        shown.set(time);
+        self.change(|now| now.saturating_add(by));
     }
 
     /// Sets it back.
@@ -155,9 +153,19 @@ impl ManualClock {
     /// Panics as [`set`](Self::set) does.
     #[track_caller]
     pub fn set_back(&self, by: Duration) {
+        self.change(|now| now.saturating_sub(by));
+    }
+
+    #[track_caller]
+    fn change(&self, to: impl FnOnce(Duration) -> Duration) {
         let mut shown = self.0.lock();
-        let time = shown.now().saturating_sub(by);
-        shown.set(time);
+        let time = to(shown.now());
+        assert!(
+            (DAY..LATEST).contains(&time),
+            "{time:?} since 1970 is not between 1970-01-02 and the year 2200"
+        );
+        let set = shown.set.map(|_| Instant::now());
+        *shown = Shown { time, set };
     }
 
     /// The time that it shows, in microseconds since 1970.
@@ -176,16 +184,6 @@ impl Shown {
     fn now(&self) -> Duration {
         let since = self.set.map_or(Duration::ZERO, |set| set.elapsed());
         self.time + since
-    }
-
-    #[track_caller]
-    fn set(&mut self, time: Duration) {
-        assert!(
-            (DAY..LATEST).contains(&time),
-            "{time:?} since 1970 is not between 1970-01-02 and the year 2200"
-        );
-        self.time = time;
-        self.set = self.set.map(|_| Instant::now());
     }
 }
 
