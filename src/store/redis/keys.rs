@@ -140,11 +140,8 @@ impl Keys {
             self.looked_at += found.len().max(self.page_size);
             self.cursor = Some((cursor, connection));
         }
-        let prefix = &store.prefix;
-        let mut page: Vec<_> = found
-            .iter()
-            .filter_map(|name| StoredKey::parse(prefix, name))
-            .collect();
+        let parse = |name: &Vec<u8>| StoredKey::parse(&store.prefix, name);
+        let mut page: Vec<_> = found.iter().filter_map(parse).collect();
         page.sort_unstable();
         page.dedup();
         Ok(Some(page))

@@ -151,28 +151,24 @@ impl KeyState {
         });
         let mut waiting: Vec<WaitingProcess> = Vec::new();
         for it in state.announced.iter().filter(|it| !it.demand.is_empty()) {
-            let (process, units) = (it.process >> LANE_BITS, it.demand.units().0);
-            let priority = Priority::of_level(level(it.process));
-            let share = has_flow(it.process).then_some(it.flow);
-            let (longest, is_overdue) = (since(it.demand.oldest()), it.deadline < now);
-            if let Some(same) = waiting
-                .iter_mut()
-                .find(|it| (it.process, it.priority, it.share) == (process, priority, share))
-            {
-                let sums = same.units.iter_mut().zip(units);
-                sums.for_each(|((_, sum), units)| *sum += units);
-                same.longest = same.longest.max(longest);
-                same.is_overdue |= is_overdue;
+            let units = names.iter().copied().zip(it.demand.units().0);
+            let one = WaitingProcess {
+                process: it.process >> LANE_BITS,
+                priority: Priority::of_level(level(it.process)),
+                share: has_flow(it.process).then_some(it.flow),
+                units: units.collect(),
+                longest: since(it.demand.oldest()),
+                is_overdue: it.deadline < now,
+            };
+            let whose = |it: &WaitingProcess| (it.process, it.priority, it.share);
+            let Some(same) = waiting.iter_mut().find(|it| whose(it) == whose(&one)) else {
+                waiting.push(one);
                 continue;
-            }
-            waiting.push(WaitingProcess {
-                process,
-                priority,
-                share,
-                units: names.iter().copied().zip(units).collect(),
-                longest,
-                is_overdue,
-            });
+            };
+            let sums = same.units.iter_mut().zip(one.units);
+            sums.for_each(|(sum, units)| sum.1 += units.1);
+            same.longest = same.longest.max(one.longest);
+            same.is_overdue |= one.is_overdue;
         }
         waiting.sort_by_key(|it| std::cmp::Reverse(it.longest));
         let hold = state.hold.as_deref();

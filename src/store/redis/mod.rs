@@ -274,18 +274,14 @@ impl RedisStore {
         let mut answers = self.run(exclusive, name, &commands, deadline).await?;
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
-        let now = match &self.host_clock {
-            Some(clock) => {
-                let now = clock.now();
-                origin.received = Instant::now();
-                now
-            }
-            None => {
-                let time = redis::from_redis_value(last.into_value()?);
-                let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
-                seconds * 1_000_000 + micros
-            }
-        };
+        if let Some(clock) = &self.host_clock {
+            let now = clock.now();
+            origin.received = Instant::now();
+            return Ok((answers, Reading { now, origin }));
+        }
+        let time = redis::from_redis_value(last.into_value()?);
+        let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
+        let now = seconds * 1_000_000 + micros;
         Ok((answers, Reading { now, origin }))
     }
 
@@ -320,10 +316,8 @@ impl RedisStore {
     /// The name of the mark that says since when a server, or a slot of a cluster, has known of every call.
     fn mark(&self, name: &str) -> String {
         let prefix = &self.prefix;
-        match self.servers.slot_tag(name) {
-            None => format!("{prefix}:created"),
-            Some(tag) => format!("{prefix}:created:{{{tag}}}"),
-        }
+        let slot = self.servers.slot_suffix(name);
+        format!("{prefix}:created{slot}")
     }
 }
 
@@ -385,7 +379,7 @@ fn naming(name: &str) -> impl Fn(StoreError) -> StoreError {
 }
 
 /// The host's clock, for servers that do not tell the time. It never goes back in this process.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct HostClock(AtomicU64);
 
 impl HostClock {

@@ -86,9 +86,9 @@ impl RedisStore {
     fn groups(&self, calls: &[NamedCall]) -> Vec<Group> {
         let name = calls.first().map_or("", |named| &named.name);
         // In a cluster, the keys of a script have to be in one slot.
-        let most = match self.servers.slot_tag(name) {
-            None => MOST_KEYS,
-            Some(_) => 1,
+        let most = match self.servers.slot_suffix(name).is_empty() {
+            true => MOST_KEYS,
+            false => 1,
         };
         let shard = self.servers.shard(name);
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));

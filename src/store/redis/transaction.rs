@@ -32,13 +32,8 @@ const SWAP: &str = "
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
 return redis.call(unpack(ARGV, 2))";
 
-/// A value, as it was read.
-struct Snapshot {
-    value: Option<Vec<u8>>,
-    /// The content of the mark, if the call is strict.
-    since: Option<u64>,
-    at: Reading,
-}
+/// A value and the content of the mark, if the call is strict.
+type Contents = (Option<Vec<u8>>, Option<u64>);
 
 impl RedisStore {
     /// Applies a call to its value.
@@ -115,7 +110,7 @@ impl RedisStore {
             Err(error) if may_be_stale(&error) => None,
             snapshot => snapshot?,
         };
-        let Some(Snapshot { value, since, at }) = snapshot else {
+        let Some(((value, since), at)) = snapshot else {
             return Ok(Continue(None));
         };
         let Reading { now, mut origin } = at;
@@ -178,7 +173,7 @@ impl RedisStore {
         exclusive: Option<&Exclusive>,
         named: &NamedCall,
         deadline: Instant,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    ) -> Result<Option<(Contents, Reading)>, StoreError> {
         let name = &named.name;
         let mut pipe = Pipeline::new();
         if exclusive.is_some() {
@@ -201,10 +196,8 @@ impl RedisStore {
         let value = values.next().ok_or_else(strange)?;
         let since = values.next().unwrap_or(Value::Nil);
         let since: Option<u64> = redis::from_redis_value(since).map_err(|_| strange())?;
-        Ok(Some(Snapshot {
-            value: redis::from_redis_value(value).map_err(|_| strange())?,
-            since: since.filter(|&since| since <= at.now),
-            at,
-        }))
+        let value = redis::from_redis_value(value).map_err(|_| strange())?;
+        let since = since.filter(|&since| since <= at.now);
+        Ok(Some(((value, since), at)))
     }
 }

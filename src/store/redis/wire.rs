@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Flow, Grant, Known, Mode, Occupancy, Reader, Reserves, Take, Taken,
-    Writer, unit_names,
+    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Writer,
+    unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -73,21 +73,17 @@ pub(super) fn is_single(call: &Call) -> bool {
 /// Writes the rest of a call.
 pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
     rest.0.clear();
-    let command = match &call.operation {
-        Operation::Take(take) => return put_take(rest, take, &call.policy, server),
-        Operation::Control(command) => *command,
-    };
-    let (evidence, span, units, unit) = match command {
-        Command::Pause { span, evidence } => (evidence, span, 0, 0),
-        Command::Allow {
+    let numbers = match call.operation {
+        Operation::Take(ref take) => return put_take(rest, take, &call.policy, server),
+        Operation::Control(Command::Pause { span, evidence }) => [evidence, span, 0, 1],
+        Operation::Control(Command::Allow {
             unit,
             units,
             span,
             evidence,
-        } => (evidence, span, units, unit),
-        Command::Resume | Command::Reset => (0, 0, 0, 0),
+        }) => [evidence, span, units.into(), unit as u64 + 1],
+        Operation::Control(Command::Resume | Command::Reset) => [0, 0, 0, 1],
     };
-    let numbers = [evidence, span, units.into(), unit as u64 + 1];
     rest.put([7, 7, 4, 1], numbers);
 }
 
@@ -170,37 +166,37 @@ pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64
 }
 
 fn taken(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Taken, StoreError> {
-    let remaining = Amounts::of(counters).costs(bytes)?;
-    let [reset, next_call, expected, grants] = bytes.numbers([7, 7, 1, 2])?;
-    let mut occupancy = Occupancy::default();
-    if has_places(counters) {
-        let numbers = bytes.numbers([4, 4, 4])?.map(|it| it as u32);
-        [occupancy.held, occupancy.processes, occupancy.reclaimed] = numbers;
-    }
-    let expected = bytes.list(expected as usize, [7])?;
-    let grants = bytes.list(grants as usize, [7, 7, 4])?;
-    let [paused_until, quarantined_until, generation, version] = match bytes.0 {
-        [] => [0; 4],
-        _ => bytes.numbers([7; 4])?,
+    let mut taken = Taken {
+        remaining: Amounts::of(counters).costs(bytes)?,
+        ..Taken::default()
     };
+    let (expected, grants);
+    [taken.reset, taken.next_call, expected, grants] = bytes.numbers([7, 7, 1, 2])?;
+    if has_places(counters) {
+        let it = &mut taken.occupancy;
+        [it.held, it.processes, it.reclaimed] = bytes.numbers([4; 3])?.map(|it| it as u32);
+    }
+    taken.expected = bytes.list(expected as usize, [7])?.flatten().collect();
+    let grants = bytes.list(grants as usize, [7, 7, 4])?;
     let grants = grants.map(|[at, recorded, requests]| Grant {
         at,
         recorded,
         requests: requests as u32,
     });
-    Ok(Taken {
-        grants: grants.collect(),
-        remaining,
-        reset,
-        next_call,
-        expected: expected.flatten().collect(),
-        paused_until,
-        known: (generation > 0).then_some(Known {
+    taken.grants = grants.collect();
+    if !bytes.0.is_empty() {
+        let (generation, version);
+        [
+            taken.paused_until,
+            taken.quarantined_until,
             generation,
             version,
-        }),
-        quarantined_until,
-        occupancy,
-        ..Taken::default()
-    })
+        ] = bytes.numbers([7; 4])?;
+        let known = Known {
+            generation,
+            version,
+        };
+        taken.known = (generation > 0).then_some(known);
+    }
+    Ok(taken)
 }

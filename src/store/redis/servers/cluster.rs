@@ -220,8 +220,8 @@ impl Topology for Cluster {
         node.map_or(u64::MAX, |it| it.target().number)
     }
 
-    fn slot_tag(&self, name: &str) -> Option<String> {
-        Some(tag_of(slot_of(name)))
+    fn slot_suffix(&self, name: &str) -> String {
+        format!(":{{{}}}", tag_of(slot_of(name)))
     }
 
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {

@@ -117,9 +117,9 @@ pub(crate) trait Topology: Send + Sync {
         0
     }
 
-    /// A hash tag of the slot that holds this key; `None` where there are no slots.
-    fn slot_tag(&self, _name: &str) -> Option<String> {
-        None
+    /// The end of a name in the slot that holds this key; empty where there are no slots.
+    fn slot_suffix(&self, _name: &str) -> String {
+        String::new()
     }
 
     /// Sends a pipeline to the server that holds this key, and returns an answer for each command.
