@@ -56,9 +56,13 @@ impl RedisStore {
             return Ok(None);
         }
         let state = State::decode(&value).map_err(|_| unrecognized(&name))?;
-        let bytes = value.len();
         let expiry = u64::try_from(lifetime).ok().map(Duration::from_millis);
-        Ok(Some(KeyState::of(name, bytes, expiry, state, at.now)))
+        Ok(Some(KeyState {
+            name,
+            bytes: value.len(),
+            expiry,
+            ..KeyState::of(state, at.now)
+        }))
     }
 }
 
@@ -120,13 +124,8 @@ pub struct WaitingProcess {
 }
 
 impl KeyState {
-    fn of(
-        name: String,
-        bytes: usize,
-        expiry: Option<Duration>,
-        mut state: State,
-        now: u64,
-    ) -> Self {
+    /// Without what is known of the Redis key.
+    fn of(mut state: State, now: u64) -> Self {
         state.drop_expired(now);
         let names = units_of(state.counters.iter().map(|it| it.unit().name));
         // A request that arrives after all others, with a cost of 1 in each unit.
@@ -176,9 +175,9 @@ impl KeyState {
         let allowed = names.iter().zip(hold.into_iter().flat_map(|it| it.allowed));
         let allowances = allowed.filter_map(|(name, (left, end))| Some((*name, left, until(end)?)));
         Self {
-            name,
-            bytes,
-            expiry,
+            name: String::new(),
+            bytes: 0,
+            expiry: None,
             quotas: quotas.collect(),
             waiting,
             pause: until(taken.paused_until),

@@ -65,9 +65,9 @@ mod wire;
 /// # Failures
 ///
 /// A call without an answer within the [timeout](Self::timeout) fails, and is not repeated. If it was sent, it may have
-/// been executed: see [`StoreError::is_outcome_unknown`]. A broken connection is replaced by the next call that needs
-/// it, with backoff from 100 ms to 1 s. The store also replaces the connection to a server that has become a replica,
-/// or that answers neither a call nor a `PING` in time.
+/// been executed: see [`StoreError::is_outcome_unknown`]. A broken connection is replaced at once. If that fails, the
+/// next call that needs it tries again, with backoff from 100 ms to 1 s. The store also replaces the connection to a
+/// server that has become a replica, or that answers neither a call nor a `PING` in time.
 ///
 /// # Defaults
 ///
@@ -236,19 +236,20 @@ impl RedisStore {
             Ok(answer)
         });
         let mut answers: Vec<_> = answers.collect();
-        if at.is_none() {
-            // An outage fails the whole call; other errors are of single keys.
-            let is_outage =
-                |it: &Result<_, StoreError>| it.as_ref().is_err_and(StoreError::is_outage);
-            if answers.iter().all(is_outage)
-                && let Some(Err(error)) = answers.pop()
-            {
-                return Err(error);
-            }
-        }
         let at = match at {
             Some(at) => at,
-            None => self.read(None, name, Pipeline::new(), deadline).await?.1,
+            None => {
+                // An outage fails the whole call; other errors are of single keys.
+                let mut errors = answers
+                    .iter()
+                    .flat_map(|it: &Result<_, _>| it.as_ref().err());
+                if errors.all(StoreError::is_outage)
+                    && let Some(Err(error)) = answers.pop()
+                {
+                    return Err(error);
+                }
+                self.read(None, name, Pipeline::new(), deadline).await?.1
+            }
         };
         Ok(Answered {
             now: at.now,

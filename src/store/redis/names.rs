@@ -36,14 +36,11 @@ pub(super) fn parse<'a>(prefix: &str, name: &'a str) -> Option<(&'a str, Option<
 
 /// A pattern that matches the names of all values, or of those with this tag.
 pub(super) fn pattern(prefix: &str, tag: Option<&str>) -> String {
-    let mut pattern = String::with_capacity(prefix.len() + LONGEST);
-    for char in prefix.chars() {
-        if "*?[]^\\".contains(char) {
-            pattern.push('\\');
-        }
-        pattern.push(char);
-    }
-    pattern + ":{" + tag.unwrap_or("*") + "}*"
+    let escape = |char| "*?[]^\\".contains(char).then_some('\\');
+    let prefix = prefix
+        .chars()
+        .flat_map(|it| escape(it).into_iter().chain([it]));
+    prefix.collect::<String>() + ":{" + tag.unwrap_or("*") + "}*"
 }
 
 /// The key of a tag; `None` for a digest.

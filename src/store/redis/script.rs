@@ -244,10 +244,7 @@ fn has_tag(kind: u8, tag: &str) -> bool {
 }
 
 /// The lines without comments and indentation, each with its tag; of those with a tag the ones that apply.
-fn lines<'a>(
-    text: &'a str,
-    applies: impl Fn(&str) -> bool,
-) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn lines(text: &str, applies: impl Fn(&str) -> bool) -> impl Iterator<Item = (&str, &str)> {
     let lines = text.lines().map(str::trim);
     let code = lines.filter(|line| !line.is_empty() && !line.starts_with("-- "));
     let code = code.map(|line| line.rsplit_once(" --").unwrap_or((line, "")));

@@ -89,7 +89,15 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
             let shared = self.0.clone();
             let task = tokio::spawn(async move {
                 let outcome = attempt.await;
-                shared.lock().finish(outcome.is_ok());
+                let mut state = shared.lock();
+                let pause = if outcome.is_ok() {
+                    state.failures = 0;
+                    state.pause_after_success
+                } else {
+                    state.failures = state.failures.saturating_add(1);
+                    backoff::half_before(state.failures, FIRST_PAUSE, LONGEST_PAUSE)
+                };
+                state.paused_until = Instant::now() + pause;
                 outcome
             });
             state.latest = task.map(Result::ok).boxed().shared();
@@ -102,16 +110,5 @@ impl<T: Clone> State<T> {
     /// The last outcome, or `None` if an attempt runs.
     fn finished(&self) -> Option<Option<Outcome<T>>> {
         self.latest.clone().now_or_never()
-    }
-
-    fn finish(&mut self, is_success: bool) {
-        let pause = if is_success {
-            self.failures = 0;
-            self.pause_after_success
-        } else {
-            self.failures = self.failures.saturating_add(1);
-            backoff::half_before(self.failures, FIRST_PAUSE, LONGEST_PAUSE)
-        };
-        self.paused_until = Instant::now() + pause;
     }
 }
