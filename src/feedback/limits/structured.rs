@@ -3,15 +3,10 @@
 //! [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 //! [draft 07]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::visitor::{
-    DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ListVisitor,
-    ParameterVisitor,
-};
-use sfv::{BareItemFromInput, KeyRef, Parser};
+use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser, key_ref};
 
 use super::Limit;
 use crate::feedback::lines::{Lines, MOST_VALUES};
@@ -19,18 +14,6 @@ use crate::quota::{CONCURRENT, REQUESTS};
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-
-/// The members of a List or a Dictionary.
-#[derive(Default)]
-struct Members<'a>(Vec<Member<'a>>);
-
-#[derive(Default)]
-struct Member<'a> {
-    key: Option<&'a KeyRef>,
-    /// `None` for an inner list.
-    item: Option<BareItemFromInput<'a>>,
-    parameters: Vec<(&'a KeyRef, BareItemFromInput<'a>)>,
-}
 
 /// `None` where the field is missing, empty, or malformed in any part.
 pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
@@ -45,34 +28,32 @@ pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
 }
 
 fn parse(headers: &HeaderMap) -> Option<Vec<Limit>> {
-    let (limits, policies) = (
-        text(headers, &RATE_LIMIT),
-        text(headers, &RATE_LIMIT_POLICY),
-    );
-    if let Ok(limits) = Parser::new(&limits).parse_list_with_visitor(Members::default()) {
-        let policies = Parser::new(&policies).parse_list_with_visitor(Members::default());
-        let mut policies = policies.unwrap_or_default();
-        policies.0.truncate(MOST_VALUES);
-        return service_limits(&limits, &policies);
+    let limits = text(headers, &RATE_LIMIT);
+    if let Ok(limits) = Parser::new(&limits).parse::<List>() {
+        let policies = Parser::new(&text(headers, &RATE_LIMIT_POLICY)).parse::<List>();
+        return service_limits(&limits, &policies.unwrap_or_default());
     }
-    let dictionary = Parser::new(&limits).parse_dictionary_with_visitor(Members::default());
-    let dictionary = dictionary.ok()?;
-    let remaining = dictionary.natural("remaining")?;
-    let reset = dictionary.natural("reset")?;
-    Some(vec![limit(REQUESTS, remaining, reset)])
+    let limits = Parser::new(&limits).parse::<Dictionary>().ok()?;
+    let natural = |name| natural(&item(limits.get(key_ref(name))?)?.bare_item);
+    Some(vec![limit(
+        REQUESTS,
+        natural("remaining")?,
+        natural("reset")?,
+    )])
 }
 
-fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Limit>> {
-    if items.0.len() > MOST_VALUES {
+fn service_limits(entries: &[ListEntry], policies: &[ListEntry]) -> Option<Vec<Limit>> {
+    if entries.is_empty() || entries.len() > MOST_VALUES {
         return None;
     }
     let mut limits = Vec::new();
-    for item in &items.0 {
-        item.item.as_ref()?.as_string()?;
-        let remaining = natural(item.parameter("r")?)?;
-        let reset = item.parameter("t").map_or(Some(0), natural)?;
+    for entry in entries {
+        let item = item(entry)?;
+        item.bare_item.as_string()?;
+        let remaining = natural(parameter(item, "r")?)?;
+        let reset = parameter(item, "t").map_or(Some(0), natural)?;
+        // The draft's text has the plural, and its registry the singular.
         let unit = match unit(item, policies) {
-            // The draft's text has the plural, and its registry the singular.
             None | Some("request") => REQUESTS,
             Some(unit) => unit,
         };
@@ -80,22 +61,36 @@ fn service_limits(items: &Members<'_>, policies: &Members<'_>) -> Option<Vec<Lim
         let reset = if unit == CONCURRENT { 1 } else { reset };
         limits.push(limit(unit, remaining, reset));
     }
-    (!items.0.is_empty()).then_some(limits)
+    Some(limits)
 }
 
 /// The unit by the first policy that the item is of. Without one it is requests, the draft's default.
-fn unit<'a>(item: &Member<'_>, policies: &'a Members<'_>) -> Option<&'a str> {
-    let policy = policies.0.iter().find(|policy| is_of(item, policy));
-    Some(policy?.parameter("qu")?.as_string()?.as_str())
+fn unit<'a>(of: &Item, policies: &'a [ListEntry]) -> Option<&'a str> {
+    let mut policies = policies.iter().take(MOST_VALUES).filter_map(item);
+    let policy = policies.find(|policy| is_of(of, policy))?;
+    Some(parameter(policy, "qu")?.as_string()?.as_str())
 }
 
 /// Whether they have the same name and, if both state one, the same partition key.
-fn is_of(item: &Member<'_>, policy: &Member<'_>) -> bool {
-    let partitions = (item.parameter("pk"), policy.parameter("pk"));
-    item.item == policy.item && !matches!(partitions, (Some(one), Some(another)) if one != another)
+fn is_of(item: &Item, policy: &Item) -> bool {
+    let partitions = (parameter(item, "pk"), parameter(policy, "pk"));
+    item.bare_item == policy.bare_item
+        && !matches!(partitions, (Some(one), Some(another)) if one != another)
 }
 
-fn natural(item: &BareItemFromInput<'_>) -> Option<u64> {
+/// `None` for an inner list.
+fn item(entry: &ListEntry) -> Option<&Item> {
+    match entry {
+        ListEntry::Item(item) => Some(item),
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+fn parameter<'a>(item: &'a Item, name: &'static str) -> Option<&'a BareItem> {
+    item.params.get(key_ref(name))
+}
+
+fn natural(item: &BareItem) -> Option<u64> {
     u64::try_from(i64::from(item.as_integer()?)).ok()
 }
 
@@ -110,99 +105,4 @@ fn limit(unit: &str, remaining: u64, reset: u64) -> Limit {
 fn text(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     lines.collect::<Vec<_>>().join(&b", "[..])
-}
-
-impl<'a> Members<'a> {
-    fn add(&mut self, key: Option<&'a KeyRef>) -> &mut Member<'a> {
-        self.0.push(Member {
-            key,
-            ..Member::default()
-        });
-        let last = self.0.len() - 1;
-        &mut self.0[last]
-    }
-
-    /// The integer of the last member with this key.
-    fn natural(&self, key: &str) -> Option<u64> {
-        let has_key = |member: &&Member<'_>| member.key.is_some_and(|it| it.as_str() == key);
-        natural(self.0.iter().rfind(has_key)?.item.as_ref()?)
-    }
-}
-
-impl<'a> Member<'a> {
-    /// The last parameter with this name.
-    fn parameter(&self, name: &str) -> Option<&BareItemFromInput<'a>> {
-        let mut parameters = self.parameters.iter();
-        let found = parameters.rfind(|(key, _)| key.as_str() == name);
-        found.map(|(_, value)| value)
-    }
-}
-
-impl<'a> ListVisitor<'a> for Members<'a> {
-    type Out = Self;
-    type Error = Infallible;
-
-    fn entry(&mut self) -> Result<impl EntryVisitor<'a>, Infallible> {
-        Ok(self.add(None))
-    }
-
-    fn finish(self) -> Result<Self, Infallible> {
-        Ok(self)
-    }
-}
-
-impl<'a> DictionaryVisitor<'a> for Members<'a> {
-    type Out = Self;
-    type Error = Infallible;
-
-    fn entry(&mut self, key: &'a KeyRef) -> Result<impl EntryVisitor<'a>, Infallible> {
-        Ok(self.add(Some(key)))
-    }
-
-    fn finish(self) -> Result<Self, Infallible> {
-        Ok(self)
-    }
-}
-
-impl<'a> EntryVisitor<'a> for &mut Member<'a> {
-    type Error = Infallible;
-
-    fn item(self) -> Result<impl ItemVisitor<'a>, Infallible> {
-        Ok(self)
-    }
-
-    fn inner_list(self) -> Result<impl InnerListVisitor<'a>, Infallible> {
-        Ok(Ignored)
-    }
-}
-
-impl<'a> ItemVisitor<'a> for &mut Member<'a> {
-    type Out = ();
-    type Error = Infallible;
-
-    fn bare_item(
-        self,
-        item: BareItemFromInput<'a>,
-    ) -> Result<impl ParameterVisitor<'a, Out = ()>, Infallible> {
-        self.item = Some(item);
-        Ok(self)
-    }
-}
-
-impl<'a> ParameterVisitor<'a> for &mut Member<'a> {
-    type Out = ();
-    type Error = Infallible;
-
-    fn parameter(
-        &mut self,
-        key: &'a KeyRef,
-        value: BareItemFromInput<'a>,
-    ) -> Result<(), Infallible> {
-        self.parameters.push((key, value));
-        Ok(())
-    }
-
-    fn finish(self) -> Result<(), Infallible> {
-        Ok(())
-    }
 }
