@@ -87,49 +87,21 @@ fn date(text: &str) -> Option<Duration> {
 ///
 /// [RFC 3339]: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
 fn rfc3339(text: &str) -> Option<Duration> {
-    let (date, rest) = text.split_once(['T', 't'])?;
-    let (time, zone) = rest.split_at(rest.find(['Z', 'z', '+', '-'])?);
-    let [year, month, day] = parts(date, '-')?;
-    let [hour, minute, second] = parts(time, ':')?;
-    let is_whole = [year, month, day, hour, minute]
-        .iter()
-        .all(|it| it.subsec_nanos() == 0);
-    let [year, month, day] = [year, month, day].map(|it| it.as_secs());
-    if !is_whole || year > 9_999 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
+    let text = text.to_ascii_uppercase();
+    let time = text.find('T')?;
+    let (local, zone) = text.split_at(time + text[time..].find(['Z', '+', '-'])?);
+    let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
+    let local = since_epoch(local);
+    let (sign, offset) = zone.split_at(1);
+    if sign == "Z" {
+        return offset.is_empty().then_some(local);
     }
-    // The year begins in March, so that a leap day is its last.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year.checked_sub(1)?, month + 9)
-    };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
-    let days = days.checked_sub(DAYS_TO_EPOCH)?;
-    let local = Duration::from_secs(days * 86_400) + hour * 3_600 + minute * 60 + second;
-    match zone.split_at(1) {
-        ("Z" | "z", "") => Some(local),
-        (sign, offset) => {
-            let [hours, minutes] = parts(offset, ':')?;
-            let offset = hours * 3_600 + minutes * 60;
-            if sign == "-" {
-                Some(local + offset)
-            } else {
-                local.checked_sub(offset)
-            }
-        }
+    let (hours, minutes) = offset.split_once(':')?;
+    let offset = seconds(hours)?.saturating_mul(3_600) + seconds(minutes)?.saturating_mul(60);
+    match sign {
+        "-" => local.checked_add(offset),
+        _ => local.checked_sub(offset),
     }
-}
-
-/// The days from the first of March of the year 0, counted as day 1, to the Unix epoch.
-const DAYS_TO_EPOCH: u64 = 719_469;
-
-/// Numbers of at most four digits before the point.
-fn parts<const N: usize>(text: &str, separator: char) -> Option<[Duration; N]> {
-    let parts = text
-        .split(separator)
-        .map(|part| seconds(part).filter(|it| it.as_secs() < 10_000));
-    parts.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
 fn since_epoch(time: SystemTime) -> Duration {
