@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::BoxError;
 use super::future::{Departed, Direction};
-use super::inbound::{FailureMode, InboundLayer};
+use super::inbound::{FailureMode, Inbound, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
 use super::service::Throttle;
 use super::shared::SharedLayer;
@@ -71,9 +71,15 @@ use crate::priority::{Priority, Share};
 /// requests overtake others that could not use theirs. Use a [quota](crate::Quota::concurrent) for that.
 #[derive(Debug, Clone)]
 #[must_use = "a layer does nothing until it wraps a service"]
-pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
-    limiter: Limiter,
-    key: K,
+pub struct ThrottleLayer<K = ByRules, D = Outbound> {
+    pub(super) limiter: Limiter,
+    pub(super) key: K,
+    pub(super) direction: D,
+}
+
+/// The part of a [`ThrottleLayer`] that only a client needs; [`Inbound`] is that of a server.
+#[derive(Debug, Clone)]
+pub struct Outbound<R = InExtensions, F = Headers> {
     report: R,
     feedback: F,
     refunds_unsent: bool,
@@ -82,8 +88,15 @@ pub struct ThrottleLayer<K = ByRules, R = InExtensions, F = Headers> {
 impl ThrottleLayer {
     /// Delays each request by the rules of the limiter, or by the quota of its host.
     pub fn new(limiter: Limiter) -> Self {
-        let key = limiter.by_rules();
-        Self::of(limiter, key, InExtensions, Headers::new(), false)
+        Self {
+            key: limiter.by_rules(),
+            limiter,
+            direction: Outbound {
+                report: InExtensions,
+                feedback: Headers::new(),
+                refunds_unsent: false,
+            },
+        }
     }
 
     /// Protects a server instead of delaying a client: requests over the limit are answered with 429, or with 503 if only too
@@ -106,33 +119,28 @@ impl ThrottleLayer {
     /// # }
     /// ```
     pub fn inbound<K>(self, key: K, failure_mode: FailureMode) -> InboundLayer<K> {
-        InboundLayer::new(self.limiter, key, failure_mode)
+        ThrottleLayer {
+            limiter: self.limiter,
+            key,
+            direction: Inbound::new(failure_mode),
+        }
     }
 }
 
-impl<R, F> ThrottleLayer<ByRules, R, F> {
+impl<D> ThrottleLayer<ByRules, D> {
     /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
-    pub fn key<L>(self, key: L) -> ThrottleLayer<L, R, F> {
+    pub fn key<L>(self, key: L) -> ThrottleLayer<L, D> {
         self.map_key(|_| key)
     }
 }
 
-impl<K, R, F> ThrottleLayer<K, R, F> {
-    fn of(limiter: Limiter, key: K, report: R, feedback: F, refunds_unsent: bool) -> Self {
-        Self {
-            limiter,
-            key,
-            report,
-            feedback,
-            refunds_unsent,
-        }
-    }
-
+impl<K, D> ThrottleLayer<K, D> {
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
     /// [`Cost`](crate::Cost). Default: 1, or the cost of its rule.
     ///
-    /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost).
+    /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost). An inbound
+    /// layer answers it with 400.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota, ThrottleLayer};
@@ -144,136 +152,58 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// If the handler behind an inbound layer puts a [`Cost`] into the extensions of its response, what was charged is
+    /// corrected to that, after the headers were written by the estimate. A handler that streams its body can correct it
+    /// later: a layer around this one finds the [`Charge`](crate::Charge) there.
     pub fn cost<Q, C: Into<Cost>>(
         self,
         cost: impl Fn(&Q) -> C + Clone,
-    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, D> {
         self.with(move |request: &Q| RequestOptions::default().cost(cost(request)))
     }
 
     /// Sets which requests of the same key it departs before, after the [`key`](ThrottleLayer::key). Default:
     /// [`Priority::Normal`].
     ///
-    /// With the default key, a [`Priority`] in the request's extensions goes before it.
+    /// With the default key, or inbound, a [`Priority`] in the request's extensions goes before it. Inbound, requests wait
+    /// only with a [`max_wait`](ThrottleLayer::max_wait), so a priority has no effect without one. With it, those of lower levels are
+    /// refused first.
     pub fn priority<Q>(
         self,
         priority: impl Fn(&Q) -> Priority + Clone,
-    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, D> {
         self.with(move |request: &Q| RequestOptions::default().priority(priority(request)))
     }
 
     /// Sets the [`Share`] of each request; `None` for none, the default.
     ///
-    /// With the default key, a [`Share`] in the request's extensions goes before it.
+    /// With the default key, or inbound, a [`Share`] in the request's extensions goes before it. Inbound, requests wait only
+    /// with a [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more
+    /// than its part are refused first.
     pub fn share<Q>(
         self,
         share: impl Fn(&Q) -> Option<Share> + Clone,
-    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, R, F> {
+    ) -> ThrottleLayer<With<K, impl Fn(&Q) -> RequestOptions + Clone>, D> {
         self.with(move |request: &Q| RequestOptions {
             share: share(request),
             ..RequestOptions::default()
         })
     }
 
-    fn with<Q, W>(self, set: W) -> ThrottleLayer<With<K, W>, R, F>
+    fn with<Q, W>(self, set: W) -> ThrottleLayer<With<K, W>, D>
     where
         W: Fn(&Q) -> RequestOptions + Clone,
     {
         self.map_key(|key| With::new(key, set))
     }
 
-    fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, R, F> {
-        ThrottleLayer::of(
-            self.limiter,
-            map(self.key),
-            self.report,
-            self.feedback,
-            self.refunds_unsent,
-        )
-    }
-
-    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
-    /// units that it names is [corrected](crate::Charge::settle). Default: the estimate stays, unless the caller corrects the
-    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
-    ///
-    /// ```
-    /// use tower_throttle::{Cost, Limiter, Quota, ThrottleLayer};
-    ///
-    /// # fn main() -> Result<(), tower_throttle::BuildError> {
-    /// let limiter = Limiter::builder()
-    ///     .quota(Quota::per_minute(600))
-    ///     .quota(Quota::per_minute(100_000).unit("tokens"))
-    ///     .build()?;
-    /// let layer = ThrottleLayer::new(limiter)
-    ///     .cost(|request: &http::Request<String>| {
-    ///         Cost::default().of("tokens", 500 + request.body().len() as u32 / 4)
-    ///     })
-    ///     .settle(|response: &http::Response<String>| {
-    ///         let tokens = response.headers().get("x-tokens")?.to_str().ok()?.parse().ok()?;
-    ///         Some(Cost::default().of("tokens", tokens))
-    ///     });
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn settle<A, S>(self, settle: S) -> ThrottleLayer<K, R, Settled<F, S>>
-    where
-        S: Fn(&A) -> Option<Cost>,
-    {
-        let feedback = Settled::new(self.feedback, settle);
-        ThrottleLayer::of(
-            self.limiter,
-            self.key,
-            self.report,
-            feedback,
-            self.refunds_unsent,
-        )
-    }
-
-    /// Sets how responses report the departure. Default: [`InExtensions`].
-    ///
-    /// A closure takes the [`Departure`](crate::Departure) and the response. With it, a request is in progress until the response,
-    /// not until the end of its body.
-    pub fn report<P>(self, report: P) -> ThrottleLayer<K, P, F> {
-        ThrottleLayer::of(
-            self.limiter,
-            self.key,
-            report,
-            self.feedback,
-            self.refunds_unsent,
-        )
-    }
-
-    /// Gives a departure back if the service fails because there was no connection, so that nothing was sent. Default: it
-    /// counts.
-    ///
-    /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. Set it only if the
-    /// service does not follow redirects and does not retry: else an earlier attempt may have been sent before.
-    pub fn refund_unsent(mut self) -> Self {
-        self.refunds_unsent = true;
-        self
-    }
-
-    /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
-    ///
-    /// A closure can read responses that are not HTTP.
-    pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, R, G> {
-        ThrottleLayer::of(
-            self.limiter,
-            self.key,
-            self.report,
-            feedback,
-            self.refunds_unsent,
-        )
-    }
-
-    /// Reads no limits from responses.
-    pub fn without_feedback(self) -> ThrottleLayer<K, R, NoFeedback> {
-        self.feedback(NoFeedback)
-    }
-
-    /// Adds nothing to responses and reads nothing from them, so that they can be of any type.
-    pub fn unreported(self) -> ThrottleLayer<K, NoReport, NoFeedback> {
-        self.report(NoReport).without_feedback()
+    fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, D> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: map(self.key),
+            direction: self.direction,
+        }
     }
 
     /// Accepts a service that is not `Clone`, such as kube's client or any `BoxService`. Set everything else first.
@@ -302,7 +232,87 @@ impl<K, R, F> ThrottleLayer<K, R, F> {
     }
 }
 
-impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
+impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
+    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
+    /// units that it names is [corrected](crate::Charge::settle). Default: the estimate stays, unless the caller corrects the
+    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
+    ///
+    /// ```
+    /// use tower_throttle::{Cost, Limiter, Quota, ThrottleLayer};
+    ///
+    /// # fn main() -> Result<(), tower_throttle::BuildError> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::per_minute(600))
+    ///     .quota(Quota::per_minute(100_000).unit("tokens"))
+    ///     .build()?;
+    /// let layer = ThrottleLayer::new(limiter)
+    ///     .cost(|request: &http::Request<String>| {
+    ///         Cost::default().of("tokens", 500 + request.body().len() as u32 / 4)
+    ///     })
+    ///     .settle(|response: &http::Response<String>| {
+    ///         let tokens = response.headers().get("x-tokens")?.to_str().ok()?.parse().ok()?;
+    ///         Some(Cost::default().of("tokens", tokens))
+    ///     });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn settle<A, S>(self, settle: S) -> ThrottleLayer<K, Outbound<R, Settled<F, S>>>
+    where
+        S: Fn(&A) -> Option<Cost>,
+    {
+        self.map(|report, feedback| (report, Settled::new(feedback, settle)))
+    }
+
+    /// Sets how responses report the departure. Default: [`InExtensions`].
+    ///
+    /// A closure takes the [`Departure`](crate::Departure) and the response. With it, a request is in progress until the response,
+    /// not until the end of its body.
+    pub fn report<P>(self, report: P) -> ThrottleLayer<K, Outbound<P, F>> {
+        self.map(|_, feedback| (report, feedback))
+    }
+
+    /// Gives a departure back if the service fails because there was no connection, so that nothing was sent. Default: it
+    /// counts.
+    ///
+    /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. Set it only if the
+    /// service does not follow redirects and does not retry: else an earlier attempt may have been sent before.
+    pub fn refund_unsent(mut self) -> Self {
+        self.direction.refunds_unsent = true;
+        self
+    }
+
+    /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
+    ///
+    /// A closure can read responses that are not HTTP.
+    pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, Outbound<R, G>> {
+        self.map(|report, _| (report, feedback))
+    }
+
+    fn map<P, G>(self, change: impl FnOnce(R, F) -> (P, G)) -> ThrottleLayer<K, Outbound<P, G>> {
+        let (report, feedback) = change(self.direction.report, self.direction.feedback);
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            direction: Outbound {
+                report,
+                feedback,
+                refunds_unsent: self.direction.refunds_unsent,
+            },
+        }
+    }
+
+    /// Reads no limits from responses.
+    pub fn without_feedback(self) -> ThrottleLayer<K, Outbound<R, NoFeedback>> {
+        self.feedback(NoFeedback)
+    }
+
+    /// Adds nothing to responses and reads nothing from them, so that they can be of any type.
+    pub fn unreported(self) -> ThrottleLayer<K, Outbound<NoReport, NoFeedback>> {
+        self.report(NoReport).without_feedback()
+    }
+}
+
+impl<S, K: Clone, D: Clone> Layer<S> for ThrottleLayer<K, D> {
     type Service = Throttle<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -314,7 +324,7 @@ impl<S, K: Clone, R: Clone, F: Clone> Layer<S> for ThrottleLayer<K, R, F> {
     }
 }
 
-impl<S, Q, K, R, F> Direction<S, Q> for ThrottleLayer<K, R, F>
+impl<S, Q, K, R, F> Direction<S, Q> for ThrottleLayer<K, Outbound<R, F>>
 where
     S: Service<Q>,
     S::Error: Into<BoxError>,
@@ -335,7 +345,7 @@ where
     }
 
     fn hold(&self, response: S::Response, place: Option<Place>) -> R::Response {
-        self.report.hold(response, place)
+        self.direction.report.hold(response, place)
     }
 
     fn abort(&self, _: Option<Departed>, error: Error) -> Result<R::Response, BoxError> {
@@ -344,18 +354,21 @@ where
 
     fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying> {
         let permit = departed.ok()?;
-        let advice = self.feedback.read(response);
-        if let Some(charge) = feedback::settle(&permit, self.feedback.cost(response)) {
-            self.report.charge(charge, response);
+        let Outbound {
+            report, feedback, ..
+        } = &self.direction;
+        let advice = feedback.read(response);
+        if let Some(charge) = feedback::settle(&permit, feedback.cost(response)) {
+            report.charge(charge, response);
         }
-        self.report.report(Departure::from(&permit), response);
+        report.report(Departure::from(&permit), response);
         feedback::apply(permit, &advice)
     }
 
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> BoxError {
         let error = error.into();
         if let Some(Ok(permit)) = departed
-            && self.refunds_unsent
+            && self.direction.refunds_unsent
             && was_not_sent(&*error)
         {
             permit.forfeit();

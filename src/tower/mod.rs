@@ -11,7 +11,7 @@ mod with;
 
 pub use self::{
     future::ResponseFuture,
-    layer::ThrottleLayer,
+    layer::{Outbound, ThrottleLayer},
     report::{InExtensions, NoReport, Report},
     service::Throttle,
     shared::{Shared, SharedLayer},

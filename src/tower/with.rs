@@ -4,7 +4,7 @@ use crate::key::{Extracted, KeyExtractor};
 use crate::options::RequestOptions;
 
 /// A key extractor with a function for the options of requests; made by the methods of
-/// [`ThrottleLayer`](crate::ThrottleLayer) and [`InboundLayer`](super::inbound::InboundLayer) that take one, such as
+/// [`ThrottleLayer`](crate::ThrottleLayer) that take one, such as
 /// [`cost`](crate::ThrottleLayer::cost).
 #[derive(Debug, Clone)]
 pub struct With<K, F> {

@@ -15,7 +15,7 @@ use super::refused::Refused;
 /// | [`Outage::Local`](crate::Outage::Local) | spends this process's share | spends this process's share |
 /// | [`Outage::Allow`](crate::Outage::Allow) | passes | passes |
 ///
-/// With a [`max_wait`](super::InboundLayer::max_wait) and `Outage::Deny`, requests first wait for the store. Other errors of
+/// With a [`max_wait`](crate::ThrottleLayer::max_wait) and `Outage::Deny`, requests first wait for the store. Other errors of
 /// the store, such as a missing right, are no outage: there, the failure mode decides alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,7 +63,7 @@ impl<B, F: Fn(&Refused) -> Response<B>> Refusal<B> for F {
 
 /// Says, from the response, whether the request counts.
 ///
-/// Closures do: see [`InboundLayer::charge_when`](super::InboundLayer::charge_when).
+/// Closures do: see [`ThrottleLayer::charge_when`](crate::ThrottleLayer::charge_when).
 pub trait ChargeWhen<B> {
     /// Whether a request counts that is answered so.
     fn counts(&self, response: &Response<B>) -> bool;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::answers::{ChargeWhen, EveryRequest, FailureMode, Refusal};
@@ -21,16 +20,13 @@ use crate::departure::Departure;
 use crate::feedback::{self, Applying};
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::KeyExtractor;
-use crate::limiter::Limiter;
 use crate::options::RequestOptions;
 use crate::place::Place;
 use crate::policy::Policy;
-use crate::priority::{Priority, Share};
 use crate::quota::CONCURRENT;
+use crate::tower::ThrottleLayer;
 use crate::tower::future::{Departed, Direction};
-use crate::tower::service::Throttle;
 use crate::tower::waiting::Waiting;
-use crate::tower::with::With;
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -65,11 +61,11 @@ use crate::tower::with::With;
 ///
 /// A minute is 61 seconds here, as the [guard](crate::LimiterBuilder::guard) comes on top of the window,
 /// and seconds are rounded up.
+pub type InboundLayer<K, F = ProblemDetails, C = EveryRequest> = ThrottleLayer<K, Inbound<F, C>>;
+
+/// The part of an [`InboundLayer`] that only a server needs.
 #[derive(Clone)]
-#[must_use = "a layer does nothing until it wraps a service"]
-pub struct InboundLayer<K, F = ProblemDetails, C = EveryRequest> {
-    limiter: Limiter,
-    key: K,
+pub struct Inbound<F = ProblemDetails, C = EveryRequest> {
     refusal: F,
     charge: C,
     options: Options,
@@ -90,84 +86,26 @@ struct Options {
 
 type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
 
-impl<K> InboundLayer<K> {
-    pub(in crate::tower) fn new(limiter: Limiter, key: K, failure_mode: FailureMode) -> Self {
-        let options = Options {
-            failure_mode,
-            max_wait: Duration::ZERO,
-            rate_limit_headers: true,
-            retry_after: true,
-            busy_status: StatusCode::SERVICE_UNAVAILABLE,
-            x_rate_limit_headers: false,
-            observe_only: false,
-            on_refused: None,
-        };
-        Self::of(limiter, key, ProblemDetails, EveryRequest, options)
+impl Inbound {
+    pub(in crate::tower) fn new(failure_mode: FailureMode) -> Self {
+        Self {
+            refusal: ProblemDetails,
+            charge: EveryRequest,
+            options: Options {
+                failure_mode,
+                max_wait: Duration::ZERO,
+                rate_limit_headers: true,
+                retry_after: true,
+                busy_status: StatusCode::SERVICE_UNAVAILABLE,
+                x_rate_limit_headers: false,
+                observe_only: false,
+                on_refused: None,
+            },
+        }
     }
 }
 
 impl<K, F, C> InboundLayer<K, F, C> {
-    fn of(limiter: Limiter, key: K, refusal: F, charge: C, options: Options) -> Self {
-        Self {
-            limiter,
-            key,
-            refusal,
-            charge,
-            options,
-        }
-    }
-
-    /// Sets the cost of each request. Default: 1, or the cost of its rule.
-    ///
-    /// A request that costs 0, or more than the quotas allow at once, is answered with 400.
-    ///
-    /// If the handler puts a [`Cost`] into the extensions of its response, what was charged is corrected to that, after the
-    /// headers were written by the estimate. A handler
-    /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
-    #[allow(clippy::type_complexity, reason = "a closure has no name")]
-    pub fn cost<Q, O: Into<Cost>>(
-        self,
-        cost: impl Fn(&Request<Q>) -> O + Clone,
-    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
-        self.with(move |request: &Request<Q>| RequestOptions::default().cost(cost(request)))
-    }
-
-    /// Sets which requests of the same key it departs before. Default: [`Priority::Normal`].
-    ///
-    /// A [`Priority`] in the request's extensions, by a layer around this one, goes before it. As requests wait only with a
-    /// [`max_wait`](Self::max_wait), a priority has no effect without one. With it, those of lower levels are refused first.
-    #[allow(clippy::type_complexity, reason = "a closure has no name")]
-    pub fn priority<Q>(
-        self,
-        priority: impl Fn(&Request<Q>) -> Priority + Clone,
-    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
-        self.with(move |request: &Request<Q>| RequestOptions::default().priority(priority(request)))
-    }
-
-    /// Sets the [`Share`] of each request; `None` for none, the default.
-    ///
-    /// A [`Share`] in the request's extensions, by a layer around this one, goes before it. As requests wait only with a
-    /// [`max_wait`](Self::max_wait), a share has no effect without one. With it, those of a share that uses more than its
-    /// part are refused first.
-    #[allow(clippy::type_complexity, reason = "a closure has no name")]
-    pub fn share<Q>(
-        self,
-        share: impl Fn(&Request<Q>) -> Option<Share> + Clone,
-    ) -> InboundLayer<With<K, impl Fn(&Request<Q>) -> RequestOptions + Clone>, F, C> {
-        self.with(move |request: &Request<Q>| RequestOptions {
-            share: share(request),
-            ..RequestOptions::default()
-        })
-    }
-
-    fn with<Q, W>(self, set: W) -> InboundLayer<With<K, W>, F, C>
-    where
-        W: Fn(&Request<Q>) -> RequestOptions + Clone,
-    {
-        let key = With::new(self.key, set);
-        InboundLayer::of(self.limiter, key, self.refusal, self.charge, self.options)
-    }
-
     /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
     /// no request waits.
     ///
@@ -175,26 +113,26 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds the queue. If a client hangs up, its request leaves the
     /// queue.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.options.max_wait = max_wait;
+        self.direction.options.max_wait = max_wait;
         self
     }
 
     /// Sets whether responses have `RateLimit-Policy` and `RateLimit`. Default: they do.
     pub fn rate_limit_headers(mut self, rate_limit_headers: bool) -> Self {
-        self.options.rate_limit_headers = rate_limit_headers;
+        self.direction.options.rate_limit_headers = rate_limit_headers;
         self
     }
 
     /// Sets whether the answers to requests over a limit have `Retry-After`. Default: they do.
     pub fn retry_after(mut self, retry_after: bool) -> Self {
-        self.options.retry_after = retry_after;
+        self.direction.options.retry_after = retry_after;
         self
     }
 
     /// Sets the status of the answer to a request that is refused only because too many are
     /// [in progress](crate::Quota::concurrent). Default: 503.
     pub fn busy_status(mut self, busy_status: StatusCode) -> Self {
-        self.options.busy_status = busy_status;
+        self.direction.options.busy_status = busy_status;
         self
     }
 
@@ -204,7 +142,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// They are the same as `q`, `r` and `t`. No standard defines them: the reset is in seconds from now, where others write
     /// a time.
     pub fn x_rate_limit_headers(mut self, x_rate_limit_headers: bool) -> Self {
-        self.options.x_rate_limit_headers = x_rate_limit_headers;
+        self.direction.options.x_rate_limit_headers = x_rate_limit_headers;
         self
     }
 
@@ -212,7 +150,7 @@ impl<K, F, C> InboundLayer<K, F, C> {
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
     pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
-        InboundLayer::of(self.limiter, self.key, refusal, self.charge, self.options)
+        self.map(|_, charge| (refusal, charge))
     }
 
     /// Sets which requests count, by their responses. Default: every request counts.
@@ -241,7 +179,20 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
     /// a part of a departure can be taken back once others have followed it.
     pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
-        InboundLayer::of(self.limiter, self.key, self.refusal, charge, self.options)
+        self.map(|refusal, _| (refusal, charge))
+    }
+
+    fn map<G, D>(self, change: impl FnOnce(F, C) -> (G, D)) -> InboundLayer<K, G, D> {
+        let (refusal, charge) = change(self.direction.refusal, self.direction.charge);
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            direction: Inbound {
+                refusal,
+                charge,
+                options: self.direction.options,
+            },
+        }
     }
 
     /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
@@ -251,9 +202,9 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// limit headers, because clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each
     /// request still takes the time of a call to the store.
     pub fn observe_only(mut self) -> Self {
-        self.options.observe_only = true;
-        self.options.rate_limit_headers = false;
-        self.options.x_rate_limit_headers = false;
+        self.direction.options.observe_only = true;
+        self.direction.options.rate_limit_headers = false;
+        self.direction.options.x_rate_limit_headers = false;
         self
     }
 
@@ -272,20 +223,8 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// # }
     /// ```
     pub fn on_refused(mut self, on_refused: impl Fn(&Refused) + Send + Sync + 'static) -> Self {
-        self.options.on_refused = Some(Arc::new(on_refused));
+        self.direction.options.on_refused = Some(Arc::new(on_refused));
         self
-    }
-}
-
-impl<S, K: Clone, F: Clone, C: Clone> Layer<S> for InboundLayer<K, F, C> {
-    type Service = Throttle<S, Self>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Throttle {
-            inner,
-            layer: Arc::new(self.clone()),
-            is_shared: false,
-        }
     }
 }
 
@@ -300,9 +239,9 @@ where
     type Error = S::Error;
 
     fn admit(&self, request: &Request<Q>) -> Result<Option<Acquire>, Error> {
-        let max_wait = match self.options.observe_only {
+        let max_wait = match self.direction.options.observe_only {
             true => Duration::ZERO,
-            false => self.options.max_wait,
+            false => self.direction.options.max_wait,
         };
         let options = RequestOptions::of(request.extensions());
         let acquire = self.limiter.admit(&self.key, request, options)?;
@@ -319,23 +258,24 @@ where
         {
             return None;
         }
-        let fails_open = error.is_store() && self.options.failure_mode == FailureMode::Open;
+        let fails_open =
+            error.is_store() && self.direction.options.failure_mode == FailureMode::Open;
         let request = waiting.request.as_ref();
         let challenge = request.filter(|_| error.kind() == ErrorKind::NoKey);
         let challenge = challenge.and_then(|request| self.key.challenge(request));
         let acquire = waiting.acquire.take();
         let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
         let busy = acquire.as_ref().is_some_and(is_busy);
-        let busy = busy.then_some(self.options.busy_status);
+        let busy = busy.then_some(self.direction.options.busy_status);
         let key = acquire.map(|acquire| acquire.key().clone());
         let refused = Refused {
             key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
             error,
             challenge,
-            is_enforced: !self.options.observe_only && !fails_open,
+            is_enforced: !self.direction.options.observe_only && !fails_open,
             busy,
         };
-        if let Some(on_refused) = &self.options.on_refused {
+        if let Some(on_refused) = &self.direction.options.on_refused {
             on_refused(&refused);
         }
         if !refused.is_enforced {
@@ -345,7 +285,7 @@ where
             waiting.departed = Some(Err(Box::new(refused)));
             return None;
         }
-        Some(Ok(self.answer(refused)))
+        Some(Ok(self.direction.answer(refused)))
     }
 
     fn hold(&self, response: Response<B>, place: Option<Place>) -> Self::Response {
@@ -361,10 +301,10 @@ where
             is_enforced: true,
             busy: None,
         };
-        if let Some(on_refused) = &self.options.on_refused {
+        if let Some(on_refused) = &self.direction.options.on_refused {
             on_refused(&refused);
         }
-        Ok(self.answer(refused))
+        Ok(self.direction.answer(refused))
     }
 
     /// Gives the departure back if the response does not count.
@@ -372,11 +312,11 @@ where
         let permit = match departed {
             Ok(permit) => permit,
             Err(refused) => {
-                self.explain(*refused, response);
+                self.direction.explain(*refused, response);
                 return None;
             }
         };
-        let counts = self.charge.counts(response);
+        let counts = self.direction.charge.counts(response);
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
@@ -384,7 +324,8 @@ where
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
-            self.write(response.headers_mut(), policy, Some(standing));
+            self.direction
+                .write(response.headers_mut(), policy, Some(standing));
         }
         response.extensions_mut().insert(Departure::from(&permit));
         if !counts {
@@ -408,7 +349,7 @@ where
     }
 }
 
-impl<K, F, C> InboundLayer<K, F, C> {
+impl<F, C> Inbound<F, C> {
     /// The answer to a request that is refused.
     fn answer<B>(&self, refused: Refused) -> Response<HeldBody<B>>
     where
@@ -473,10 +414,8 @@ fn is_busy(error: &Error, cost: &Cost) -> bool {
     error.policy().lease().is_some() && units.all(is_full)
 }
 
-impl<K, F, C> fmt::Debug for InboundLayer<K, F, C> {
+impl<F, C> fmt::Debug for Inbound<F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InboundLayer")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
+        f.debug_struct("Inbound").finish_non_exhaustive()
     }
 }

@@ -32,7 +32,7 @@ impl Refused {
         &self.error
     }
 
-    /// False if the request passes: the layer only [observes](super::InboundLayer::observe_only), or
+    /// False if the request passes: the layer only [observes](crate::ThrottleLayer::observe_only), or
     /// [fails open](super::FailureMode::Open).
     pub fn is_enforced(&self) -> bool {
         self.is_enforced
@@ -76,7 +76,7 @@ impl Refused {
     }
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full, 503 or
-    /// [another one](super::InboundLayer::busy_status) if too many requests are [in progress](Self::is_busy), 401 if a
+    /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy), 401 if a
     /// [credential](crate::key::KeyExtractor::challenge) is missing, 400 without another key or with a cost that can never
     /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
