@@ -112,7 +112,6 @@ pub mod key;
 mod limiter;
 mod lock;
 mod options;
-mod peek;
 mod permit;
 mod place;
 mod policy;
@@ -148,7 +147,6 @@ pub use self::{
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
     options::RequestOptions,
-    peek::Peek,
     permit::{Decision, Permit},
     place::Place,
     policy::{Lost, Outage, Policy, Recovery},

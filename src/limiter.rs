@@ -10,9 +10,9 @@ use crate::algorithm::Command;
 use crate::dispatcher::{Handle, Health};
 use crate::error::BuildError;
 use crate::key::Key;
-use crate::peek::Peek;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
+use crate::snapshot::Snapshot;
 
 mod builder;
 mod rules;
@@ -97,7 +97,8 @@ impl Limiter {
         Acquire::new(self.handle(), key.into())
     }
 
-    /// Decides at once whether a request may depart. It never overtakes requests that wait.
+    /// Decides at once whether a request may depart. It never overtakes requests that wait. [`Acquire::now`] does the same
+    /// with a cost.
     ///
     /// A key that is known to be over its limit is refused without a call to the store: see
     /// [`denial_cache`](LimiterBuilder::denial_cache).
@@ -123,7 +124,7 @@ impl Limiter {
     ///
     /// As [`acquire`](Self::acquire) does, if the store has to be called.
     pub fn try_acquire(&self, key: impl Into<Key>) -> TryAcquire {
-        TryAcquire::new(self.handle(), key.into())
+        self.acquire(key).now()
     }
 
     /// Runs a function once it may depart. It is in progress until it has returned. [`Acquire::run`] does the same with a cost and bounds.
@@ -152,7 +153,7 @@ impl Limiter {
     }
 
     /// Looks at a key without recording anything: when a request could depart, how many more could depart now, and when
-    /// all units are available.
+    /// all units are available. [`Acquire::peek`] does the same with a cost.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -164,7 +165,7 @@ impl Limiter {
     /// let snapshot = limiter.peek("reports").await?;
     /// assert_eq!(snapshot.remaining(), 1);
     /// assert!(snapshot.delay().is_zero());
-    /// assert!(!limiter.peek("reports").cost(2).await?.delay().is_zero());
+    /// assert!(!limiter.acquire("reports").cost(2).peek().await?.delay().is_zero());
     /// # Ok(())
     /// # }
     /// ```
@@ -172,8 +173,8 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails as [`try_acquire`](Self::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
-    pub fn peek(&self, key: impl Into<Key>) -> Peek {
-        Peek::new(self.handle(), key.into())
+    pub async fn peek(&self, key: impl Into<Key>) -> Result<Snapshot, Error> {
+        self.acquire(key).peek().await
     }
 
     /// Changes the quota, for all clones of this limiter at once; see [`set_quotas`](Self::set_quotas).

@@ -131,8 +131,8 @@ async fn a_request_that_can_never_depart_is_refused_at_once_and_is_not_limited()
     ] {
         let errors = [
             limiter.acquire(key).cost(cost).await.err(),
-            limiter.try_acquire(key).cost(cost).await.err(),
-            limiter.peek(key).cost(cost).await.err(),
+            limiter.acquire(key).cost(cost).now().await.err(),
+            limiter.acquire(key).cost(cost).peek().await.err(),
         ];
         for error in errors {
             assert_eq!(error.expect("an error").kind(), kind, "{cost}");

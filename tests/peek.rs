@@ -73,7 +73,14 @@ async fn remaining_units_can_depart_at_any_time_of_a_window() {
 async fn a_look_respects_the_cost() {
     let limiter = build(under(&["5/10m"]));
     limiter.acquire("a").cost(3).await.expect("a permit");
-    let look = async |cost| limiter.peek("a").cost(cost).await.expect("a look");
+    let look = async |cost| {
+        limiter
+            .acquire("a")
+            .cost(cost)
+            .peek()
+            .await
+            .expect("a look")
+    };
     assert!(look(2).await.delay().is_zero());
     assert!(look(3).await.delay() > WINDOW / 2);
 }

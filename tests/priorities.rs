@@ -170,8 +170,8 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
     for weight in [0, 65_536] {
         let errors = [
             limiter.acquire("a").share("b", weight).await.err(),
-            limiter.peek("a").share("b", weight).await.err(),
-            limiter.try_acquire("a").share("b", weight).await.err(),
+            limiter.acquire("a").share("b", weight).peek().await.err(),
+            limiter.acquire("a").share("b", weight).now().await.err(),
         ];
         for error in errors.map(|it| it.expect("it cannot hold")) {
             assert_eq!(error.kind(), ErrorKind::InvalidShare);

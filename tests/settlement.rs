@@ -63,12 +63,15 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_they_cost_something() {
     let redis = RedisServer::start();
     on_each_store(&redis, async |limiter| {
-        let attempt = |tokens| limiter.try_acquire("a").cost_of("tokens", tokens);
+        let attempt = |tokens| limiter.acquire("a").cost_of("tokens", tokens).now();
         let permit = attempt(80).await.unwrap().permit().expect("a permit");
         let charge = permit.into_charge();
         assert!(!attempt(60).await.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (9, Some(20)));
-        let free = limiter.try_acquire("a").cost(Cost::from(2).of("tokens", 0));
+        let free = limiter
+            .acquire("a")
+            .cost(Cost::from(2).of("tokens", 0))
+            .now();
         assert!(free.await.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (7, Some(20)));
 

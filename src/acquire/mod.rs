@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::algorithm::{Costs, Mode};
 use crate::cost::Cost;
 use crate::dispatcher::{Current, Granted, Handle, Position, Waiting};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::place::Place;
@@ -35,50 +36,12 @@ pub struct Acquire {
     target: Option<Target>,
     cost: Cost,
     rank: Rank,
-    bounds: Bounds,
+    max_wait: Option<Duration>,
+    deadline: Option<Instant>,
+    /// It asks again, without waiting. So many requests were waiting before, too many to wait behind.
+    full: Option<usize>,
     stage: Stage,
     span: Span,
-}
-
-/// How long a request waits, if its policy does not set less. It takes two words, as requests are moved.
-enum Bounds {
-    None,
-    /// So many nanoseconds.
-    MaxWait(u64),
-    Deadline(Instant),
-    Both(Box<(Duration, Instant)>),
-    /// It asks again, without waiting. So many requests were waiting before, too many to wait behind.
-    Full(usize),
-}
-
-impl Bounds {
-    fn new(max_wait: Option<Duration>, deadline: Option<Instant>) -> Self {
-        match (max_wait, deadline) {
-            (None, None) => Self::None,
-            (None, Some(deadline)) => Self::Deadline(deadline),
-            (Some(max_wait), None) => {
-                Self::MaxWait(max_wait.as_nanos().try_into().unwrap_or(u64::MAX))
-            }
-            (Some(max_wait), Some(deadline)) => Self::Both(Box::new((max_wait, deadline))),
-        }
-    }
-
-    fn max_wait(&self) -> Option<Duration> {
-        match self {
-            Self::None | Self::Deadline(_) => None,
-            Self::MaxWait(nanos) => Some(Duration::from_nanos(*nanos)),
-            Self::Both(both) => Some(both.0),
-            Self::Full(_) => Some(Duration::ZERO),
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::None | Self::MaxWait(_) | Self::Full(_) => None,
-            Self::Deadline(deadline) => Some(*deadline),
-            Self::Both(both) => Some(both.1),
-        }
-    }
 }
 
 /// The limiter and the key of a request.
@@ -103,7 +66,9 @@ impl Acquire {
             target: Some(Target { handle, key }),
             cost: Cost::default(),
             rank: Rank::default(),
-            bounds: Bounds::None,
+            max_wait: None,
+            deadline: None,
+            full: None,
             stage: Stage::Start(None),
             span: Span::NONE,
         }
@@ -129,7 +94,7 @@ impl Acquire {
         else {
             return false;
         };
-        self.bounds = Bounds::Full(waiting);
+        (self.max_wait, self.full) = (Some(Duration::ZERO), Some(waiting));
         self.stage = Stage::Start(None);
         true
     }
@@ -160,7 +125,7 @@ impl Acquire {
     ///     .quota(Quota::per_minute(100_000).unit("tokens"))
     ///     .build()?;
     /// limiter.acquire("api").cost(Cost::default().of("tokens", 1_200)).await?;
-    /// assert_eq!(limiter.peek("api").cost_of("tokens", 1).await?.remaining_of("tokens"), Some(98_800));
+    /// assert_eq!(limiter.peek("api").await?.remaining_of("tokens"), Some(98_800));
     /// # Ok(())
     /// # }
     /// ```
@@ -224,18 +189,14 @@ impl Acquire {
     /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
     #[inline]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        let before = self.bounds.max_wait();
-        let max_wait = before.map_or(max_wait, |it| it.min(max_wait));
-        self.bounds = Bounds::new(Some(max_wait), self.bounds.deadline());
+        self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
         self
     }
 
     /// Fails at once if the request could not depart by then. A request that may depart now does so even if the
     /// deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        let before = self.bounds.deadline();
-        let deadline = before.map_or(deadline, |it| it.min(deadline));
-        self.bounds = Bounds::new(self.bounds.max_wait(), Some(deadline));
+        self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self
     }
 
@@ -264,6 +225,44 @@ impl Acquire {
         R: Future,
     {
         self.await?.hold().run(function()).await
+    }
+
+    /// Decides at once whether the request may depart; see [`Limiter::try_acquire`](crate::Limiter::try_acquire).
+    ///
+    /// ```
+    /// # use tower_throttle::{Limiter, Quota};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
+    /// assert!(limiter.acquire("oracle").cost(10).now().await?.is_granted());
+    /// assert!(!limiter.acquire("oracle").cost(5).now().await?.is_granted());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn now(self) -> TryAcquire {
+        TryAcquire(self.max_wait(Duration::ZERO))
+    }
+
+    /// Looks when such a request could depart, without recording anything; see
+    /// [`Limiter::peek`](crate::Limiter::peek).
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`now`](Self::now) does, except that a request that names no cost in a unit costs 1 in it.
+    pub async fn peek(self) -> Result<Snapshot, Error> {
+        let Target { handle, key } = self.target();
+        let policy = handle.policy();
+        let fail = |cause| Error::new(cause, policy.clone());
+        let cost = self.cost_under(&policy, Some(1)).map_err(fail)?;
+        let answered = handle.look(key, cost, &self.rank).await;
+        let snapshot = answered.and_then(|answered| {
+            let none = || StoreError::new("the store did not answer what was asked").no_outage();
+            let last = answered.answers.into_iter().next_back();
+            let taken = last.ok_or_else(none)??;
+            Ok(Snapshot::of(&taken, policy.units(), answered.now))
+        });
+        snapshot.map_err(|error| fail(Cause::Store(error)))
     }
 }
 
@@ -298,39 +297,10 @@ impl Future for Acquire {
     }
 }
 
-/// Decides at once; see [`Limiter::try_acquire`](crate::Limiter::try_acquire).
-///
-/// Default: a cost of 1.
+/// Decides at once; see [`Acquire::now`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct TryAcquire(Acquire);
-
-impl TryAcquire {
-    #[inline]
-    pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
-        Self(Acquire::new(handle, key).max_wait(Duration::ZERO))
-    }
-
-    /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once.
-    pub fn cost(self, cost: impl Into<Cost>) -> Self {
-        Self(self.0.cost(cost))
-    }
-
-    /// Sets what the request costs in one unit.
-    pub fn cost_of(self, unit: &'static str, cost: u32) -> Self {
-        Self(self.0.cost_of(unit, cost))
-    }
-
-    /// Sets which requests of the same key it departs before.
-    pub fn priority(self, priority: Priority) -> Self {
-        Self(self.0.priority(priority))
-    }
-
-    /// Sets its [`Share`]; see [`Acquire::share`].
-    pub fn share(self, name: impl AsRef<str>, weight: u32) -> Self {
-        Self(self.0.share(name, weight))
-    }
-}
 
 impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
@@ -358,7 +328,7 @@ impl Acquire {
         let entered = span.enter();
         let waited = place.map_or(Duration::ZERO, |place| now - place.arrival);
         let place = place.unwrap_or_else(|| Position::new(now));
-        let cost = match self.cost_under(&current.policy) {
+        let cost = match self.cost_under(&current.policy, None) {
             Ok(cost) => cost,
             Err(cause) => return Poll::Ready(Err(self.fail(&current, span, cause, waited))),
         };
@@ -407,11 +377,15 @@ impl Acquire {
 
     /// The cost of the request in each unit, or the reason why it can never depart.
     #[inline]
-    fn cost_under(&self, policy: &Policy) -> Result<Costs, Cause> {
+    fn cost_under(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
         if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
             return Err(Cause::InvalidShare(problem));
         }
-        check(policy, self.key(), &self.cost, None)
+        if self.key().as_str().is_empty() {
+            return Err(Cause::EmptyKey);
+        }
+        let costs = policy.costs_of(&self.cost, otherwise);
+        costs.map_err(Cause::InvalidCost)
     }
 
     /// Joins the queue, unless the request is refused at once. `refused` is the answer of the embedded store, if it has one.
@@ -446,7 +420,7 @@ impl Acquire {
 
     /// The time by which a request has to depart that arrived at this time.
     fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
-        let until = match self.bounds.max_wait() {
+        let until = match self.max_wait {
             Some(Duration::ZERO) => Some(arrival),
             max_wait => {
                 let bounds = max_wait.into_iter().chain(policy.max_wait());
@@ -455,22 +429,19 @@ impl Acquire {
                 longest.and_then(|longest| arrival.checked_add(longest))
             }
         };
-        match (until, self.bounds.deadline()) {
-            (Some(until), Some(deadline)) => Some(until.min(deadline)),
-            (until, deadline) => until.or(deadline),
-        }
+        until.into_iter().chain(self.deadline).min()
     }
 
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => {
                 let snapshot = Snapshot::new(&standing, now);
-                match self.bounds {
-                    Bounds::Full(waiting) => Cause::QueueFull {
+                match self.full {
+                    Some(waiting) => Cause::QueueFull {
                         waiting,
                         snapshot: Some(snapshot),
                     },
-                    _ => Cause::TooLong { waited, snapshot },
+                    None => Cause::TooLong { waited, snapshot },
                 }
             }
             Refusal::Full(waiting) => Cause::QueueFull {
@@ -547,20 +518,6 @@ impl fmt::Debug for Acquire {
             .field("cost", &self.cost)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the cost of a request in each unit. Fails if no such request can ever depart.
-pub(crate) fn check(
-    policy: &Policy,
-    key: &Key,
-    cost: &Cost,
-    otherwise: Option<u32>,
-) -> Result<Costs, Cause> {
-    if key.as_str().is_empty() {
-        return Err(Cause::EmptyKey);
-    }
-    let costs = policy.costs_of(cost, otherwise);
-    costs.map_err(Cause::InvalidCost)
 }
 
 #[cfg(test)]

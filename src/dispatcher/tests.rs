@@ -9,7 +9,6 @@ use tokio::time::timeout;
 use super::*;
 use crate::Quota;
 use crate::key::Key;
-use crate::peek::Peek;
 use crate::policy::Recovery;
 use crate::policy::{Plan, PolicyParts};
 use crate::priority::Rank;
@@ -313,7 +312,10 @@ fn process(store: &Arc<Remote>, parts: &PolicyParts) -> Arc<Handle> {
 /// The places that are held in a store.
 async fn held(memory: &MemoryStore, parts: &PolicyParts) -> u32 {
     let handle = process(&Remote::on(memory.clone(), Duration::ZERO), parts);
-    let snapshot = Peek::new(handle, key()).await.unwrap();
+    let snapshot = crate::acquire::Acquire::new(handle, key())
+        .peek()
+        .await
+        .unwrap();
     snapshot.places().map_or(0, |it| it.held)
 }
 

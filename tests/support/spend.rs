@@ -31,7 +31,7 @@ pub async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
 
 /// The permit of a request that does not wait, or what limits it.
 pub async fn attempt(limiter: &Limiter, key: &str, cost: u32) -> Result<Permit, Snapshot> {
-    match limiter.try_acquire(key).cost(cost).await {
+    match limiter.acquire(key).cost(cost).now().await {
         Ok(Decision::Granted(permit)) => Ok(permit),
         Ok(Decision::Limited(limited)) => Err(limited),
         Err(error) => panic!("{key}: {error:?}"),

@@ -83,7 +83,7 @@ impl Caller {
     }
 
     async fn try_once(&mut self, key: usize) {
-        let asked = self.load.limiter.try_acquire(name(key)).cost(self.cost());
+        let asked = self.load.limiter.acquire(name(key)).cost(self.cost()).now();
         match self.known(asked).await {
             (Ok(Decision::Granted(permit)), set) => self.use_or_not(permit, key, set),
             (Ok(Decision::Limited(_)), _) => self.count(Count::Refused),
