@@ -8,7 +8,6 @@ use http::{HeaderMap, StatusCode};
 use super::limits;
 use super::lines::Lines;
 use super::number::seconds;
-use super::origin::{OriginClock, age};
 use super::{Advice, Feedback, ResponseHead};
 use crate::quota::REQUESTS;
 use crate::telemetry;
@@ -154,8 +153,8 @@ impl Headers {
     }
 
     fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
-        let lines = Lines::new(headers);
-        let advice = self.advice(status, &lines, OriginClock::new(&lines, local));
+        let lines = Lines::new(headers, local);
+        let advice = self.advice(status, &lines);
         if let Some(name) = lines.malformed()
             && !self.has_warned.swap(true, Ordering::Relaxed)
         {
@@ -164,12 +163,11 @@ impl Headers {
         advice
     }
 
-    fn advice(&self, status: StatusCode, lines: &Lines<'_>, clock: OriginClock<'_>) -> Advice {
-        let is_stored = !age(lines.headers).is_zero();
-        let mut limits = if is_stored {
-            vec![]
-        } else {
-            limits::read(lines, clock)
+    fn advice(&self, status: StatusCode, lines: &Lines<'_>) -> Advice {
+        let is_stored = !lines.age().is_zero();
+        let mut limits = match is_stored {
+            true => vec![],
+            false => limits::read(lines),
         };
         for limit in &mut limits {
             limit.reset = limit.reset.min(self.longest_pause);
@@ -177,7 +175,7 @@ impl Headers {
         let (exhausted, mut left): (Vec<_>, Vec<_>) =
             limits.into_iter().partition(|limit| limit.remaining == 0);
 
-        let retry_after = retry_after(status, lines, clock);
+        let retry_after = retry_after(status, lines);
         if status == StatusCode::FORBIDDEN && retry_after.is_zero() && exhausted.is_empty() {
             return Advice::none();
         }
@@ -219,10 +217,10 @@ impl<R: ResponseHead> Feedback<R> for Headers {
 }
 
 /// The longest `Retry-After`, where the status is one that it refuses with; else zero.
-fn retry_after(status: StatusCode, lines: &Lines<'_>, clock: OriginClock<'_>) -> Duration {
+fn retry_after(status: StatusCode, lines: &Lines<'_>) -> Duration {
     match status {
         StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            let wait = |text: &str| seconds(text).or_else(|| clock.until_date(text));
+            let wait = |text: &str| seconds(text).or_else(|| lines.until_date(text));
             let waits = lines.values(&RETRY_AFTER, wait);
             waits.into_iter().max().unwrap_or_default()
         }

@@ -1,27 +1,43 @@
-//! The headers of a response, which may be malformed: [`Lines`].
+//! The headers of a response, which may be malformed, and the time at its origin: [`Lines`].
 
 use std::cell::{OnceCell, RefCell};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::header::{AGE, DATE};
 use http::{HeaderMap, HeaderName};
+
+use super::number::{duration, seconds};
+
+/// From here on a number is a time of the Unix clock, in seconds. As a time it is one of the year 2001;
+/// as a delay it would be one of 31 years.
+const UNIX_SECONDS: u64 = 1_000_000_000;
+
+/// From here on it is one in milliseconds. As seconds it would be a time in the year 5138.
+const UNIX_MILLIS: u64 = 100_000_000_000;
 
 /// So many lines of a header, and values of a line, are read. An upstream cannot make a client busy with more.
 pub(super) const MOST_VALUES: usize = 64;
 
 /// The header lines of a response. It remembers one header that is malformed.
+///
+/// Moments that a response names are moments of its origin's clock. To measure from its own `Date` needs no agreement
+/// between the two hosts' clocks. As a `Date` has no fraction, the time until then comes out longer by up to a second,
+/// and never shorter.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     pub(super) headers: &'a HeaderMap,
     malformed: RefCell<Option<HeaderName>>,
-    /// The time at the origin, once it is needed.
-    pub(super) now: OnceCell<Duration>,
+    local: SystemTime,
+    /// The time at the origin, once it is needed: a response may name many moments.
+    now: OnceCell<Duration>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(headers: &'a HeaderMap) -> Self {
+    pub(super) fn new(headers: &'a HeaderMap, local: SystemTime) -> Self {
         Self {
             headers,
             malformed: RefCell::default(),
+            local,
             now: OnceCell::new(),
         }
     }
@@ -54,4 +70,78 @@ impl<'a> Lines<'a> {
     pub(super) fn malformed(self) -> Option<HeaderName> {
         self.malformed.into_inner()
     }
+
+    /// The time until an HTTP date of any of the three formats.
+    pub(super) fn until_date(&self, text: &str) -> Option<Duration> {
+        Some(date(text)?.saturating_sub(self.now()))
+    }
+
+    /// The time until a reset: seconds from now, seconds or milliseconds of the Unix clock, a duration with units, or a
+    /// date of HTTP or of RFC 3339.
+    pub(super) fn until_reset(&self, text: &str) -> Option<Duration> {
+        let Some(number) = seconds(text) else {
+            let until = |date: Duration| date.saturating_sub(self.now());
+            let dated = || self.until_date(text).or_else(|| rfc3339(text).map(until));
+            return duration(text).or_else(dated);
+        };
+        let unix = match number.as_secs() {
+            ..UNIX_SECONDS => return Some(number),
+            UNIX_SECONDS..UNIX_MILLIS => number,
+            UNIX_MILLIS.. => number / 1000,
+        };
+        Some(unix.saturating_sub(self.now()))
+    }
+
+    /// The time at the origin since the Unix epoch, by the response's `Date`, or by the local clock where that is missing or in doubt.
+    fn now(&self) -> Duration {
+        *self.now.get_or_init(|| {
+            let dates = self.values(&DATE, date);
+            match dates.first() {
+                Some(first) if dates.iter().all(|date| date == first) => {
+                    first.saturating_add(self.age())
+                }
+                _ => since_epoch(self.local),
+            }
+        })
+    }
+
+    /// How long the response has been in caches, as [RFC 9111] has it: the first of several counts.
+    ///
+    /// [RFC 9111]: https://www.rfc-editor.org/rfc/rfc9111#section-5.1
+    pub(super) fn age(&self) -> Duration {
+        let line = self.headers.get(AGE).and_then(|line| line.to_str().ok());
+        let first = line.and_then(|line| line.split(',').next());
+        first
+            .and_then(|age| seconds(age.trim()))
+            .unwrap_or_default()
+    }
+}
+
+fn date(text: &str) -> Option<Duration> {
+    httpdate::parse_http_date(text).ok().map(since_epoch)
+}
+
+/// The time since the Unix epoch of a date such as `2023-11-14T22:13:50.5Z`, by [RFC 3339].
+///
+/// [RFC 3339]: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
+fn rfc3339(text: &str) -> Option<Duration> {
+    let text = text.to_ascii_uppercase();
+    let time = text.find('T')?;
+    let (local, zone) = text.split_at(time + text[time..].find(['Z', '+', '-'])?);
+    let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
+    let local = since_epoch(local);
+    let (sign, offset) = zone.split_at(1);
+    if sign == "Z" {
+        return offset.is_empty().then_some(local);
+    }
+    let (hours, minutes) = offset.split_once(':')?;
+    let offset = seconds(hours)?.saturating_mul(3_600) + seconds(minutes)?.saturating_mul(60);
+    match sign {
+        "-" => local.checked_add(offset),
+        _ => local.checked_sub(offset),
+    }
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -34,7 +34,6 @@ mod headers;
 mod limits;
 mod lines;
 mod number;
-mod origin;
 
 pub(crate) use self::apply::{Applying, apply};
 pub use self::{advice::Advice, head::ResponseHead, headers::Headers};

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::lines::Lines;
-use super::origin::OriginClock;
 
 mod structured;
 mod triple;
@@ -19,9 +18,9 @@ pub(super) struct Limit {
 }
 
 /// The limits by the newest form that is there and well-formed, and those with a unit in the name of their headers.
-pub(super) fn read(lines: &Lines<'_>, clock: OriginClock<'_>) -> Vec<Limit> {
-    let limits = structured::read(lines).or_else(|| triple::read(lines, clock).map(|it| vec![it]));
+pub(super) fn read(lines: &Lines<'_>) -> Vec<Limit> {
+    let limits = structured::read(lines).or_else(|| triple::read(lines).map(|it| vec![it]));
     let mut limits = limits.unwrap_or_default();
-    limits.extend(triple::of_units(lines, clock));
+    limits.extend(triple::of_units(lines));
     limits
 }

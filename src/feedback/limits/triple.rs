@@ -7,7 +7,6 @@ use http::HeaderName;
 use super::Limit;
 use crate::feedback::lines::Lines;
 use crate::feedback::number::{count, seconds};
-use crate::feedback::origin::OriginClock;
 use crate::quota::REQUESTS;
 
 /// The fields for the requests that remain, for the time until the reset, and for its moment. The size of the quota,
@@ -43,18 +42,18 @@ const UNITS: [&str; 4] = [REQUESTS, "tokens", "input-tokens", "output-tokens"];
 const PERIODS: [&str; 5] = ["", "-second", "-minute", "-hour", "-day"];
 
 /// The limit of the first family that states one.
-pub(super) fn read(lines: &Lines<'_>, clock: OriginClock<'_>) -> Option<Limit> {
+pub(super) fn read(lines: &Lines<'_>) -> Option<Limit> {
     let stated = FAMILIES.iter();
     let mut stated = stated.filter(|[it, ..]| lines.headers.contains_key(it));
     stated.find_map(|[remaining, after, at]| {
         let after = lines.values(after, seconds).into_iter().max();
-        limit(lines, clock, REQUESTS, remaining, at, after)
+        limit(lines, REQUESTS, remaining, at, after)
     })
 }
 
 /// The limits of the families that have a header for each unit: `x-ratelimit-remaining-tokens` and
 /// `anthropic-ratelimit-tokens-remaining`.
-pub(super) fn of_units(lines: &Lines<'_>, clock: OriginClock<'_>) -> impl Iterator<Item = Limit> {
+pub(super) fn of_units(lines: &Lines<'_>) -> impl Iterator<Item = Limit> {
     lines.headers.keys().filter_map(move |remaining| {
         let name = remaining.as_str();
         let of_anthropic = || {
@@ -71,14 +70,13 @@ pub(super) fn of_units(lines: &Lines<'_>, clock: OriginClock<'_>) -> impl Iterat
         let period = |unit: &&str| suffix.strip_prefix(*unit).unwrap_or("-");
         let unit = UNITS.iter().find(|unit| PERIODS.contains(&period(unit)))?;
         let at = HeaderName::try_from(reset).ok()?;
-        limit(lines, clock, unit, remaining, &at, None)
+        limit(lines, unit, remaining, &at, None)
     })
 }
 
 /// A limit that is reset after a time, or else at a moment.
 fn limit(
     lines: &Lines<'_>,
-    clock: OriginClock<'_>,
     unit: &'static str,
     remaining: &HeaderName,
     at: &HeaderName,
@@ -86,7 +84,7 @@ fn limit(
 ) -> Option<Limit> {
     let remaining = lines.values(remaining, count).into_iter().min()?;
     let until = || {
-        let resets = lines.values(at, |text| clock.until_reset(text));
+        let resets = lines.values(at, |text| lines.until_reset(text));
         resets.into_iter().max()
     };
     Some(Limit {
