@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::acquire::Error;
-use crate::place::Place;
+use crate::permit::Place;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -99,7 +99,6 @@ mod body;
 mod charge;
 mod clock;
 mod cost;
-mod departure;
 mod dispatcher;
 mod error;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
@@ -111,9 +110,7 @@ mod headers;
 pub mod key;
 mod limiter;
 mod lock;
-mod options;
 mod permit;
-mod place;
 mod policy;
 mod priority;
 mod queue;
@@ -141,14 +138,11 @@ pub use self::tower::{Throttle, ThrottleLayer, inbound::FailureMode};
 pub use self::{
     acquire::{Acquire, Error, ErrorKind, TryAcquire},
     charge::Charge,
-    cost::Cost,
-    departure::Departure,
+    cost::{Cost, RequestOptions},
     dispatcher::Health,
     error::BuildError,
     limiter::{ByRules, Limiter, LimiterBuilder},
-    options::RequestOptions,
-    permit::{Decision, Permit},
-    place::Place,
+    permit::{Decision, Departure, Permit, Place},
     policy::{Lost, Outage, Policy, Recovery},
     priority::{Priority, Share},
     quota::{Algorithm, Quota, WindowStart},

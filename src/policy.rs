@@ -12,12 +12,10 @@ use crate::cost::Cost;
 use crate::priority::Priority;
 use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
-mod lost;
 mod outage;
 mod parts;
-mod recovery;
 
-pub use self::{lost::Lost, outage::Outage, recovery::Recovery};
+pub use self::outage::{Lost, Outage, Recovery};
 
 pub(crate) use self::parts::{Plan, PolicyParts, check_name};
 

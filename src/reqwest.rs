@@ -12,12 +12,11 @@ use reqwest_middleware::{Middleware, Next, Result};
 
 use crate::acquire::Error;
 use crate::body;
-use crate::cost::Cost;
-use crate::departure::Departure;
+use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
 use crate::key::KeyExtractor;
 use crate::limiter::Limiter;
-use crate::options::RequestOptions;
+use crate::permit::Departure;
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.

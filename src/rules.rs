@@ -141,22 +141,18 @@
 mod check;
 mod conditions;
 mod error;
-mod explain;
 #[cfg(feature = "serde")]
 mod file;
 mod host;
 mod key;
-mod reloaded;
+mod report;
 mod rule;
 mod table;
-mod warning;
 
 pub use self::{
     error::{Mistake, RulesError},
-    explain::{Explanation, Miss},
     key::KeyPart,
-    reloaded::Reloaded,
+    report::{Explanation, Miss, Reloaded, Warning},
     rule::Rule,
     table::{RuleRef, Rules},
-    warning::Warning,
 };

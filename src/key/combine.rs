@@ -1,10 +1,9 @@
-//! Keys of several parts: [`join`].
+//! Extractors made of others: [`join`] and [`With`].
 
 use smol_str::SmolStrBuilder;
 
-use crate::options::RequestOptions;
-
 use super::{Extracted, Key, KeyExtractor, Ruled};
+use crate::cost::RequestOptions;
 
 macro_rules! impl_for_tuple {
     ($($extractor:ident $part:ident),+) => {
@@ -33,6 +32,39 @@ macro_rules! impl_for_tuple {
 impl_for_tuple!(A a, B b);
 impl_for_tuple!(A a, B b, C c);
 impl_for_tuple!(A a, B b, C c, D d);
+
+/// A key extractor with a function for the options of requests; made by the methods of
+/// [`ThrottleLayer`](crate::ThrottleLayer) that take one, such as
+/// [`cost`](crate::ThrottleLayer::cost).
+#[derive(Debug, Clone)]
+pub struct With<K, F> {
+    key: K,
+    set: F,
+}
+
+impl<K, F> With<K, F> {
+    pub(crate) fn new(key: K, set: F) -> Self {
+        Self { key, set }
+    }
+}
+
+impl<Q, K, F> KeyExtractor<Q> for With<K, F>
+where
+    K: KeyExtractor<Q>,
+    F: Fn(&Q) -> RequestOptions,
+{
+    fn extract(&self, request: &Q) -> Extracted {
+        self.key.extract(request)
+    }
+
+    fn challenge(&self, request: &Q) -> Option<&'static str> {
+        self.key.challenge(request)
+    }
+
+    fn options(&self, request: &Q) -> RequestOptions {
+        self.key.options(request).or((self.set)(request))
+    }
+}
 
 /// Joins the keys of all parts by `|`, as [`KeyExtractor`] documents for tuples.
 pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {

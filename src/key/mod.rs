@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::options::RequestOptions;
+use crate::cost::RequestOptions;
 use crate::policy::Policy;
 use crate::priority::{Priority, Share};
 
@@ -60,6 +60,7 @@ pub use self::matched_path::{MatchedPath, matched_path};
 pub use self::{
     bearer_token::bearer_token,
     client_ip::{ClientIp, client_ip},
+    combine::With,
     head::RequestHead,
     header::{Header, header},
     host::{Host, host},

@@ -7,11 +7,11 @@ use arc_swap::ArcSwap;
 
 use super::{Kind, Limiter};
 use crate::acquire::{Acquire, Cause, Error};
+use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
-use crate::options::RequestOptions;
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};

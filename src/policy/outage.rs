@@ -1,9 +1,7 @@
-//! The treatment of requests while the store is out: [`Outage`].
+//! The treatment of requests while the store is out, or has lost state: [`Outage`], [`Recovery`] and [`Lost`].
 
 use std::time::Duration;
 
-#[cfg(feature = "serde")]
-use serde::Deserialize;
 use smallvec::SmallVec;
 
 use super::{Plan, Policy, PolicyParts};
@@ -32,7 +30,7 @@ use crate::quota::{Algorithm, CONCURRENT, Quota, units_of};
 /// # Ok::<_, tower_throttle::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Outage {
@@ -60,11 +58,80 @@ pub enum Outage {
     /// Around the beginning and the end of an outage, a window holds departures that the store has counted and others
     /// that this process has: at most the quota and the shares together. When the store is back, requests that wait
     /// depart by the store again, in their order. A request that costs more than the share allows fails at once.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "f64::deserialize"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(deserialize_with = "serde::Deserialize::deserialize")
+    )]
     Local {
         /// This process's part of the quotas, above 0 and up to 1: with R replicas, `1.0 / R`.
         share: f64,
     },
+}
+
+/// What is done when the store has lost the state of a key.
+///
+/// A store loses state when it is restarted without persistence or emptied, when it evicts a key, and when a replica
+/// takes over that had not received the last writes. Set by
+/// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Recovery {
+    /// The key starts from zero at once. The default.
+    ///
+    /// Departures before the loss are not counted: a window that spans the loss holds up to twice what the quotas allow.
+    #[default]
+    Immediate,
+    /// The key rests until no earlier departure counts, so that the upstream never sees more than the quotas allow.
+    ///
+    /// The state of each key has a generation and a version, and names the server process that wrote it. Each process
+    /// remembers the generation and version that it saw last, for as long as the departures count (some 100 bytes for
+    /// each key of the last window), and sends them with each call. If the state is missing, is older than that, was
+    /// written by another server process, or if the server's clock was set by more than 5 ms, a new generation begins:
+    /// nothing departs for the longest window, the buffer, and a second in which other processes may depart by what they
+    /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
+    /// may depart later than that.
+    ///
+    /// A server that was started or emptied keeps all keys at rest for that time: it writes down since when it knows
+    /// every call. So a server that was never used also does so once; in a cluster, each hash slot.
+    ///
+    /// A key may rest without need, for example after a clean restart of the server.
+    ///
+    /// It does not see:
+    ///
+    /// - the loss of the state of a single key, by eviction or by a replica that takes over, until a process calls that
+    ///   has seen a later state;
+    /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
+    ///   after ten idle minutes, 300 ms.
+    ///
+    /// All processes that share a key need the same recovery. A host whose clock stops while it sleeps, such as a
+    /// laptop, takes the server's clock for one that was set.
+    Strict,
+}
+
+/// The treatment of work in progress whose process cannot renew the lease of its place in time, because the store is out
+/// or does not answer. Set by [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
+///
+/// The store then gives the place to other requests. In either case, the process starts nothing new until it has called the
+/// store again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Lost {
+    /// The work goes on: so many more than the limit may be in progress as the process has in progress. The default.
+    ///
+    /// When the store is back, the process takes its places again, and nothing departs until no more than the limit are in
+    /// progress.
+    #[default]
+    Continue,
+    /// The work is dropped at the end of the lease: never more than the limit are in progress, unless the process is
+    /// stopped for longer than 0.3 leases.
+    ///
+    /// [`run`](crate::Limiter::run) fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace), and the body of a response
+    /// with an error. Work of your own ends by [`Place::run`](crate::Place::run).
+    Abort,
 }
 
 impl Outage {

@@ -5,8 +5,8 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::error::Mistakes;
-use super::explain::joined;
 use super::host::HostPattern;
+use super::report::joined;
 use super::rule::{Headers, Rule, Wanted};
 use crate::key::{Authority, Key, RequestHead, Template, Templates, falls_under, parse_method};
 

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use super::explain::joined;
+use super::report::joined;
 use super::rule::List;
 
 /// The mistakes in rules, or in a text that is not valid rules.

@@ -12,8 +12,7 @@ use super::inbound::Refused;
 use super::waiting::{Stopped, Waiting};
 use crate::acquire::{Acquire, Error};
 use crate::feedback::Applying;
-use crate::permit::Permit;
-use crate::place::Place;
+use crate::permit::{Permit, Place};
 
 /// The difference between a layer for clients and one for servers: which permit a request needs, what happens without
 /// one, and what becomes of the response.

@@ -11,18 +11,14 @@ use super::BoxError;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
 use super::report::{InExtensions, NoReport, Report};
-use super::service::Throttle;
-use super::shared::SharedLayer;
+use super::service::{SharedLayer, Throttle};
 use super::waiting::Waiting;
-use super::with::With;
 use crate::acquire::{Acquire, Error};
-use crate::cost::Cost;
-use crate::departure::Departure;
+use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
-use crate::key::KeyExtractor;
+use crate::key::{KeyExtractor, With};
 use crate::limiter::{ByRules, Limiter};
-use crate::options::RequestOptions;
-use crate::place::Place;
+use crate::permit::{Departure, Place};
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.

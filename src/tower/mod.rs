@@ -5,17 +5,13 @@ pub mod inbound;
 mod layer;
 mod report;
 mod service;
-mod shared;
 mod waiting;
-mod with;
 
 pub use self::{
     future::ResponseFuture,
     layer::{Outbound, ThrottleLayer},
     report::{InExtensions, NoReport, Report},
-    service::Throttle,
-    shared::{Shared, SharedLayer},
-    with::With,
+    service::{Shared, SharedLayer, Throttle},
 };
 
 /// The error of a throttled service: the [`Error`](crate::Error) of the limiter, or the error of the service inside.

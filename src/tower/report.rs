@@ -6,8 +6,7 @@ use http::Response;
 use crate::body;
 use crate::body::HeldBody;
 use crate::charge::Charge;
-use crate::departure::Departure;
-use crate::place::Place;
+use crate::permit::{Departure, Place};
 
 /// Adds to a response how its request departed.
 ///

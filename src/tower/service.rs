@@ -1,8 +1,12 @@
-//! A throttled service: [`Throttle`].
+//! A throttled service, and those inside it that are not `Clone`: [`Throttle`] and [`Shared`].
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::{fmt, mem};
 
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::future::{Direction, ResponseFuture};
@@ -61,5 +65,78 @@ where
         // A clone has not been polled ready, and the future does that before it calls it.
         let (service, layer) = (self.inner.clone(), self.layer.clone());
         ResponseFuture::new(service, self.is_shared, request, layer)
+    }
+}
+
+/// Throttles services that are not `Clone`; made by [`ThrottleLayer::shared`](crate::ThrottleLayer::shared).
+#[derive(Debug, Clone)]
+#[must_use = "a layer does nothing until it wraps a service"]
+pub struct SharedLayer<L>(pub(super) L);
+
+impl<S, L: Clone> Layer<S> for SharedLayer<L> {
+    type Service = Throttle<Shared<S>, L>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Throttle {
+            inner: Shared {
+                service: Arc::new(Mutex::new(inner)),
+                lock: Lock::Free,
+            },
+            layer: Arc::new(self.0.clone()),
+            is_shared: true,
+        }
+    }
+}
+
+/// A service behind a lock, so that it can be cloned; made by [`SharedLayer`].
+///
+/// A clone takes the lock to make the service ready, and releases it right after the call. So responses arrive
+/// concurrently. If a clone is dropped before the call, the service stays ready for the next one.
+pub struct Shared<S> {
+    service: Arc<Mutex<S>>,
+    lock: Lock<S>,
+}
+
+enum Lock<S> {
+    Free,
+    Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<S>> + Send + Sync>>),
+    Held(OwnedMutexGuard<S>),
+}
+
+impl<Q, S: Service<Q> + Send + 'static> Service<Q> for Shared<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        loop {
+            self.lock = match &mut self.lock {
+                Lock::Free => Lock::Waiting(Box::pin(self.service.clone().lock_owned())),
+                Lock::Waiting(locking) => Lock::Held(ready!(locking.as_mut().poll(cx))),
+                Lock::Held(service) => return service.poll_ready(cx),
+            };
+        }
+    }
+
+    fn call(&mut self, request: Q) -> S::Future {
+        match mem::replace(&mut self.lock, Lock::Free) {
+            Lock::Held(mut service) => service.call(request),
+            _ => panic!("called before it was ready"),
+        }
+    }
+}
+
+impl<S> Clone for Shared<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            lock: Lock::Free,
+        }
+    }
+}
+
+impl<S> fmt::Debug for Shared<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }

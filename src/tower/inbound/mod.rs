@@ -76,14 +76,12 @@
 //! [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 //! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 
-mod answers;
 mod layer;
 mod problem;
 mod refused;
 
 pub use self::{
-    answers::{ChargeWhen, EveryRequest, FailureMode, Refusal},
     layer::{Inbound, InboundLayer},
     problem::ProblemDetails,
-    refused::Refused,
+    refused::{ChargeWhen, EveryRequest, FailureMode, Refusal, Refused},
 };

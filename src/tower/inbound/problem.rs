@@ -5,8 +5,7 @@ use std::fmt::{self, Write as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
-use super::answers::Refusal;
-use super::refused::Refused;
+use super::refused::{Refusal, Refused};
 
 /// Answers with problem details ([RFC 9457]), for bodies that are made of a `String`. The default.
 ///

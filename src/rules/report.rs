@@ -1,0 +1,311 @@
+//! What a table says of a request, of itself and of another table: [`Explanation`], [`Warning`] and [`Reloaded`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use http::Method;
+
+use super::conditions::{Conditions, common};
+use super::host::HostPattern;
+use super::table::{Entry, RuleRef, Rules};
+use crate::key::{RequestHead, Ruled, Template, falls_under};
+
+/// The rule that a request falls under, and the reasons why the rules before it do not match; made by
+/// [`Rules::explain`].
+///
+/// `Display` writes a line for each of these rules.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The rule that the request falls under.
+    pub rule: RuleRef,
+    /// The policy, the key and the cost of the request; `None` if it is exempt.
+    pub ruled: Option<Ruled>,
+    /// The rules before it, in order, each with the reason why it does not match.
+    pub misses: Vec<Miss>,
+}
+
+/// A rule that does not match a request, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Miss {
+    /// The rule that does not match.
+    pub rule: RuleRef,
+    /// The first condition that the request does not meet, such as `the method is POST, not GET`.
+    pub reason: String,
+}
+
+impl Rules {
+    /// Finds the rule that a request falls under. For each rule before it, reports the first condition that the request
+    /// does not meet: of host, method, path and headers, in this order.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use tower_throttle::Quota;
+    /// use tower_throttle::rules::{Rule, Rules};
+    ///
+    /// let rules = Rules::new([
+    ///     Rule::named("search").method(Method::GET).path("/search").quota(Quota::per_minute(30)),
+    ///     Rule::named("others").quota(Quota::per_second(10)),
+    /// ])?;
+    ///
+    /// let request = http::Request::post("https://api.example.com/search").body(()).unwrap();
+    /// let explanation = rules.explain(&request);
+    /// assert_eq!(explanation.rule.name(), Some("others"));
+    /// assert_eq!(explanation.misses[0].reason, "the method is POST, not GET");
+    /// assert_eq!(
+    ///     explanation.to_string(),
+    ///     "rules[0] `search`: the method is POST, not GET\n\
+    ///      rules[1] `others`: 10/s for the key \"api.example.com\"",
+    /// );
+    /// # Ok::<_, tower_throttle::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn explain<R: RequestHead>(&self, request: &R) -> Explanation {
+        let mut misses = Vec::new();
+        let (place, ruled) = self.find(request, |place, reason| {
+            misses.push(Miss {
+                rule: self.rule_ref(place),
+                reason: reason(),
+            });
+        });
+        Explanation {
+            rule: self.rule_ref(place),
+            ruled,
+            misses,
+        }
+    }
+}
+
+pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>, separator: &str) -> String {
+    let all: Vec<_> = all.into_iter().map(|it| it.to_string()).collect();
+    all.join(separator)
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason)
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for miss in &self.misses {
+            writeln!(f, "{miss}")?;
+        }
+        write!(f, "{}: ", self.rule)?;
+        let Some(ruled) = &self.ruled else {
+            return f.write_str("exempt");
+        };
+        match &ruled.key {
+            Ok(key) => {
+                let quotas = joined(ruled.policy.quotas(), " and ");
+                write!(f, "{quotas} for the key {key:?}")?;
+            }
+            Err(refusal) => return write!(f, "refused, because {refusal}"),
+        }
+        match ruled.cost {
+            1 => Ok(()),
+            cost => write!(f, ", at a cost of {cost}"),
+        }
+    }
+}
+
+/// A rule that no request reaches, because rules before it take all of its requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The rule that no request reaches.
+    pub rule: RuleRef,
+    /// The rules that take all of its requests, in order.
+    pub by: Vec<RuleRef>,
+}
+
+/// Rules with more combinations of hosts, methods and templates are not examined.
+const MOST: usize = 10_000;
+
+impl Rules {
+    /// The rules that no request reaches, with the rules before them that take all of their requests.
+    ///
+    /// For each combination of a host, a method and a template of a rule, it looks for one rule before it that takes
+    /// all of those requests. So there are no false warnings. But a rule is missed if several rules
+    /// take the requests of one combination only together, or if it has more than 10,000 combinations.
+    ///
+    /// ```
+    /// use tower_throttle::Quota;
+    /// use tower_throttle::rules::{Rule, Rules};
+    ///
+    /// let rules = Rules::new([
+    ///     Rule::named("example").host("*.example.com").quota(Quota::per_second(5)),
+    ///     Rule::named("search").host("api.example.com").path("/search").quota(Quota::per_minute(30)),
+    ///     Rule::exempt(),
+    /// ])?;
+    /// let warnings: Vec<_> = rules.warnings().iter().map(ToString::to_string).collect();
+    /// assert_eq!(
+    ///     warnings,
+    ///     ["rules[1] `search` is never reached: rules[0] `example` takes all of its requests"],
+    /// );
+    /// # Ok::<_, tower_throttle::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let places = 0..self.len();
+        places.filter_map(|place| self.warning(place)).collect()
+    }
+
+    fn warning(&self, place: usize) -> Option<Warning> {
+        let (before, rest) = self.entries().split_at(place);
+        let rule = &rest.first()?.conditions;
+        let counts = [rule.hosts.len(), rule.methods.len(), rule.paths.all().len()];
+        if counts.iter().map(|&count| count.max(1)).product::<usize>() > MOST {
+            return None;
+        }
+        let mut by = BTreeSet::new();
+        for (method, path) in methods_and_paths(rule) {
+            for host in each(&rule.hosts) {
+                let takes_all = |entry: &Entry| {
+                    let headers = &entry.conditions.headers;
+                    takes(&entry.conditions, host, method, path)
+                        && (headers.iter())
+                            .all(|it| rule.headers.iter().any(|own| it.follows_from(own)))
+                };
+                by.insert(before.iter().position(takes_all)?);
+            }
+        }
+        Some(Warning {
+            rule: self.rule_ref(place),
+            by: by.into_iter().map(|place| self.rule_ref(place)).collect(),
+        })
+    }
+}
+
+/// Each of the values, or `None` once if there are none.
+fn each<T>(values: &[T]) -> impl Iterator<Item = Option<&T>> {
+    let none = values.is_empty().then_some(None);
+    none.into_iter().chain(values.iter().map(Some))
+}
+
+/// Each combination of a method and a template of a rule that a request can meet, with the method common to both.
+fn methods_and_paths(
+    rule: &Conditions,
+) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
+    each(rule.paths.all()).flat_map(|path| {
+        let own = path.and_then(|path| path.method.as_ref());
+        let methods = each(&rule.methods).filter_map(move |method| common(method, own));
+        methods.map(move |method| (method, path))
+    })
+}
+
+/// True if a rule takes all requests with this host, method and template, whatever their headers.
+fn takes(
+    rule: &Conditions,
+    host: Option<&HostPattern>,
+    method: Option<&Method>,
+    path: Option<&Template>,
+) -> bool {
+    let takes_host = |it: &HostPattern| host.is_some_and(|host| it.covers(host));
+    let takes_method = |it: &Method| method.is_some_and(|method| falls_under(method, it));
+    let takes_path = |it: &Template| path.is_some_and(|path| it.covers_path_of(path));
+    (rule.hosts.is_empty() || rule.hosts.iter().any(takes_host))
+        && methods_and_paths(rule)
+            .any(|(method, path)| method.is_none_or(takes_method) && path.is_none_or(takes_path))
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = joined(&self.by, " and ");
+        let take = if self.by.len() == 1 { "takes" } else { "take" };
+        let rule = &self.rule;
+        write!(
+            f,
+            "{rule} is never reached: {by} {take} all of its requests"
+        )
+    }
+}
+
+/// The changes that [`Limiter::reload`](crate::Limiter::reload) has made.
+///
+/// Rules are compared by name; exempt rules without a name by their contents. `Display` writes one line, such
+/// as `1 added (search), 1 changed (others), 3 as before, in another order`. It names a rule without a name by
+/// its place:
+///
+/// ```
+/// use tower_throttle::rules::{Rule, Rules};
+/// use tower_throttle::{Limiter, Quota};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let others = || Rule::named("others").quota(Quota::per_second(10));
+/// let limiter = Limiter::builder().rules(Rules::new([others()])?).build()?;
+///
+/// let reloaded = limiter.reload(Rules::new([Rule::exempt().path("/admin/{*rest}"), others()])?)?;
+/// assert_eq!(reloaded.to_string(), "1 added (rules[0]), 1 as before");
+/// assert_eq!(reloaded.added[0].place(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// The new rules.
+    pub added: Vec<RuleRef>,
+    /// The rules that the new table does not have, with their places in the old one.
+    pub removed: Vec<RuleRef>,
+    /// The rules that have changed in anything but their places.
+    pub changed: Vec<RuleRef>,
+    /// The rules that have not changed, but for their places.
+    pub unchanged: Vec<RuleRef>,
+    /// True if rules of both tables have another order, so that a request that matches several may fall under another
+    /// one.
+    pub is_reordered: bool,
+}
+
+impl Reloaded {
+    pub(crate) fn of(before: &Rules, after: &Rules) -> Self {
+        let mut reloaded = Self::default();
+        let mut old: Vec<_> = before.entries().iter().map(Some).collect();
+        let mut last = None;
+        for (place, entry) in after.entries().iter().enumerate() {
+            let was = match &entry.name {
+                Some(name) => before.place(name),
+                None => old.iter().position(|old| *old == Some(entry)),
+            };
+            let list = match was.and_then(|was| old[was].take()) {
+                None => &mut reloaded.added,
+                Some(old) if old == entry => &mut reloaded.unchanged,
+                Some(_) => &mut reloaded.changed,
+            };
+            list.push(after.rule_ref(place));
+            if was.is_some() {
+                reloaded.is_reordered |= was < last;
+                last = was;
+            }
+        }
+        let removed = (0..old.len()).filter(|&place| old[place].is_some());
+        reloaded.removed = removed.map(|place| before.rule_ref(place)).collect();
+        reloaded
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (change, rules, was) in [
+            ("added", &self.added, ""),
+            ("removed", &self.removed, "was "),
+            ("changed", &self.changed, ""),
+        ] {
+            let called = |rule: &RuleRef| match rule.name() {
+                Some(name) => name.to_owned(),
+                None => format!("{was}rules[{}]", rule.place()),
+            };
+            if !rules.is_empty() {
+                let all: Vec<_> = rules.iter().map(called).collect();
+                write!(f, "{} {change} ({}), ", all.len(), all.join(", "))?;
+            }
+        }
+        write!(f, "{} as before", self.unchanged.len())?;
+        match self.is_reordered {
+            true => f.write_str(", in another order"),
+            false => Ok(()),
+        }
+    }
+}
