@@ -1,16 +1,13 @@
 //! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
-use crate::acquire::Error;
+use crate::acquire::{Error, unless_lost};
 use crate::body;
 use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Feedback, Headers, NoFeedback, Settled};
@@ -253,22 +250,13 @@ impl Middleware for ThrottleMiddleware {
         };
         let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
-        let answered = {
-            let mut answering = pin!(next.run(request, extensions));
-            let ends = poll_fn(|cx| match answering.as_mut().poll(cx) {
-                Poll::Ready(answered) => Poll::Ready(Ok(answered)),
-                Poll::Pending => {
-                    (permit.poll_lost(cx)).map(|policy| Err(Error::lost_place(policy)))
-                }
-            });
-            ends.await.map_err(refused)?
-        };
-        let mut response = match answered {
+        let answered = unless_lost(next.run(request, extensions), |cx| permit.poll_lost(cx));
+        let mut response = match answered.await.map_err(refused)? {
             Ok(response) => response,
             Err(error) => {
-                let is_connect = |error: &reqwest::Error| error.is_connect();
-                if self.refunds_unsent
-                    && matches!(&error, reqwest_middleware::Error::Reqwest(error) if is_connect(error))
+                if let reqwest_middleware::Error::Reqwest(error) = &error
+                    && self.refunds_unsent
+                    && error.is_connect()
                 {
                     permit.forfeit();
                 }

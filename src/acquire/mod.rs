@@ -273,16 +273,22 @@ impl Place {
     /// With [`Lost::Abort`](crate::Lost::Abort), it fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace) if the place is lost. The work is
     /// dropped then.
     pub async fn run<F: Future>(mut self, work: F) -> Result<F::Output, Error> {
-        let mut work = pin!(work);
         self.ensure_task();
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = work.as_mut().poll(cx) {
-                return Poll::Ready(Ok(output));
-            }
-            (self.poll_lost(cx)).map(|policy| Err(Error::lost_place(policy)))
-        })
-        .await
+        unless_lost(work, |cx| self.poll_lost(cx)).await
     }
+}
+
+/// Does work to its end. Fails once its place is lost; the work is dropped then.
+pub(crate) async fn unless_lost<F: Future>(
+    work: F,
+    mut poll_lost: impl FnMut(&mut Context<'_>) -> Poll<Arc<Policy>>,
+) -> Result<F::Output, Error> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => poll_lost(cx).map(|policy| Err(Error::lost_place(policy))),
+    })
+    .await
 }
 
 impl Future for Acquire {

@@ -30,15 +30,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
-#[inline]
 pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
-    match advice.is_none() {
-        true => None,
-        false => send(permit, advice),
+    if advice.is_none() {
+        return None;
     }
-}
-
-fn send(permit: Permit, advice: &Advice) -> Option<Applying> {
     let remaining = permit.granted.remaining;
     let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
     let policy = handle.policy();

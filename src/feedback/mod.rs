@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::permit::Permit;
-use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
+use crate::quota::{CONCURRENT, REQUESTS};
 
 mod advice;
 mod apply;
@@ -116,16 +116,13 @@ impl<R, F: Feedback<R>, C: Fn(&R) -> Option<Cost>> Feedback<R> for Settled<F, C>
 }
 
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
-#[inline]
 pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
-    let has_units = has_charges(permit.granted.turn.counters.units);
-    match actual {
-        None if !has_units => None,
-        actual => charge(permit, actual, has_units),
+    // The actual cost in these units may differ from its estimate.
+    let is_estimate = |unit: &&str| ![REQUESTS, CONCURRENT].contains(unit);
+    let has_units = permit.granted.turn.counters.units.iter().any(is_estimate);
+    if actual.is_none() && !has_units {
+        return None;
     }
-}
-
-fn charge(permit: &Permit, actual: Option<Cost>, has_units: bool) -> Option<Charge> {
     let charge = Charge::of(permit);
     // If it fails, the estimate counts.
     if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
@@ -133,13 +130,6 @@ fn charge(permit: &Permit, actual: Option<Cost>, has_units: bool) -> Option<Char
         current.telemetry.unsettled(charge.key(), &error);
     }
     has_units.then_some(charge)
-}
-
-/// Returns true if the actual cost of a request in these units may differ from its estimate.
-fn has_charges(units: UnitNames) -> bool {
-    units
-        .iter()
-        .any(|unit| ![REQUESTS, CONCURRENT].contains(unit))
 }
 
 /// Reads nothing, so that the response can be of any type.

@@ -155,36 +155,29 @@ impl Limiter {
             handle = self.handle_of(&extracted);
         }
         let handle = handle.unwrap_or_else(|| self.handle());
-        let (key, ruled) = match extracted {
-            Extracted::Key(key) => (Ok(key), None),
+        let (key, cost, rule) = match extracted {
             Extracted::Exempt => return Ok(None),
-            Extracted::Refused(reason) => (Err(reason), None),
+            Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
+            Extracted::Refused(reason) => (Err(reason), 1, RequestOptions::default()),
             Extracted::Ruled(ruled) => {
-                let (priority, share) = (ruled.priority, ruled.share);
-                (ruled.key, Some((ruled.cost, priority, share)))
+                let options = RequestOptions {
+                    cost: None,
+                    priority: ruled.priority,
+                    share: ruled.share,
+                };
+                (ruled.key, ruled.cost, options)
             }
         };
-        match key {
-            Ok(key) => {
-                let options = options.or(extractor.options(request));
-                let (mut costs, mut priority) =
-                    (options.cost.unwrap_or_default(), options.priority);
-                let mut share = options.share;
-                if let Some((cost, its_priority, its_share)) = ruled {
-                    if costs.of_unit(REQUESTS).is_none() && cost != 1 {
-                        costs.set(REQUESTS, cost);
-                    }
-                    (priority, share) = (priority.or(its_priority), share.or(its_share));
-                }
-                let acquire = Acquire::new(handle, key).cost(costs);
-                let acquire = acquire.priority(priority.unwrap_or_default());
-                Ok(Some(acquire.of_share(share)))
-            }
-            Err(reason) => Err(Error::new(
-                Cause::NoKey(reason),
-                handle.refuse_without_key(),
-            )),
+        let no_key = |reason| Error::new(Cause::NoKey(reason), handle.refuse_without_key());
+        let key = key.map_err(no_key)?;
+        let options = options.or(extractor.options(request)).or(rule);
+        let mut costs = options.cost.unwrap_or_default();
+        if costs.of_unit(REQUESTS).is_none() && cost != 1 {
+            costs.set(REQUESTS, cost);
         }
+        let acquire = Acquire::new(handle, key).cost(costs);
+        let acquire = acquire.priority(options.priority.unwrap_or_default());
+        Ok(Some(acquire.of_share(options.share)))
     }
 }
 

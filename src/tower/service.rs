@@ -37,11 +37,6 @@ impl<S, L> Throttle<S, L> {
         &self.inner
     }
 
-    /// The service inside, mutably.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
     /// The service inside, without the throttle.
     pub fn into_inner(self) -> S {
         self.inner
