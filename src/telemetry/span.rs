@@ -16,6 +16,10 @@ impl Span {
 
     /// Begins the span of a request. If no subscriber wants spans of this level, this reads one atomic number.
     pub(super) fn begin(policy: &str, key: &Key, cost: u32) -> Self {
+        // With tracing's feature `log`, a span has a cost even if there is no subscriber.
+        if !tracing::span_enabled!(target: TARGET, tracing::Level::DEBUG) {
+            return Self::NONE;
+        }
         let span = tracing::debug_span!(
             target: TARGET,
             "throttle",
