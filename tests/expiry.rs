@@ -1,10 +1,8 @@
 //! How long Redis keeps a key: as long as it has influence, and a bounded time longer.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
-use support::keyspace::{assert_all_expire, names, wait_until_empty};
 use support::redis_server::RedisServer;
 use support::spend::{build, under};
 use tower_throttle::Limiter;
@@ -24,13 +22,6 @@ const LONG: [&[&str]; 8] = [
         "50/d",
         "1/m spacing",
     ],
-];
-
-const SHORT: [&[&str]; 4] = [
-    &["5/s"],
-    &["5/s gcra burst=5"],
-    &["5/s fixed-window start=first-request"],
-    &["5/s", "9/2s sliding-buckets buckets=20", "9/s spacing"],
 ];
 
 /// So long, a key remembers its last command.
@@ -72,32 +63,4 @@ async fn lifetimes(scripts: bool) {
         }
         limiter.reset("a").await.expect("a fresh start");
     }
-}
-
-#[tokio::test]
-async fn keys_disappear_by_themselves() {
-    join(ends(true), ends(false)).await;
-}
-
-async fn ends(scripts: bool) {
-    let server = RedisServer::start();
-    let mut seen = BTreeSet::new();
-    for (number, quotas) in SHORT.into_iter().enumerate() {
-        let limiter = limiter(&server, scripts, quotas).await;
-        for count in [1, 3, 15] {
-            let key = format!("key-{number}-{count}");
-            let mut waiting = Vec::new();
-            for _ in 0..count {
-                waiting.push(tokio::spawn(limiter.acquire(&*key)));
-            }
-            let permit = limiter.acquire(&*key).await.expect("a permit");
-            seen.extend(names(&server));
-            permit.forfeit();
-            // The process leaves while requests wait, or not.
-            waiting.iter().for_each(tokio::task::JoinHandle::abort);
-        }
-    }
-    assert!(seen.len() >= 8, "{seen:?}");
-    assert_all_expire(&server);
-    wait_until_empty(&server).await;
 }

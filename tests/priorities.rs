@@ -199,32 +199,6 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
     assert!(reserve(0.5, 0.5).is_ok());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refund_of_one_share_goes_to_all_others() {
-    let quota = Quota::new(100, SECOND * 10);
-    let limiter = limiter(quota, FailingStore::new(MemoryStore::new()));
-    let big = limiter.acquire("a").share("big", 1).cost(90).await;
-    let charge = big.expect("a permit").into_charge();
-    let (departed, mut departures) = unbounded_channel();
-    for share in ["b", "c"].into_iter().cycle().take(200) {
-        let (acquire, departed) = (limiter.acquire("a").share(share, 1), departed.clone());
-        tokio::spawn(async move {
-            acquire.await.expect("a permit");
-            departed.send(share).expect("a receiver");
-        });
-    }
-    let mut departed_within_a_second = async || {
-        sleep(SECOND).await;
-        std::iter::from_fn(|| departures.try_recv().ok()).collect::<Vec<_>>()
-    };
-    assert_eq!(departed_within_a_second().await.len(), 10);
-    charge.refund();
-    let freed = departed_within_a_second().await;
-    let of_b = freed.iter().filter(|share| **share == "b").count();
-    assert_eq!(freed.len(), 90);
-    assert!((40..=50).contains(&of_b), "{of_b} of 90");
-}
-
 /// The part that requests of a low priority get under a flood of others, in what they cost in the end.
 #[tokio::test(start_paused = true)]
 async fn a_reserve_holds_where_costs_are_corrected_and_permits_are_given_back() {

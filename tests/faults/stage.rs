@@ -1,8 +1,6 @@
 //! [`Stage`]: the servers, proxies and processes that a fault befalls.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -39,13 +37,11 @@ pub(crate) struct Stage {
     pub(crate) processes: Vec<Option<Process>>,
     /// Threads of a fault, which end when it is healed.
     pub(crate) beside: Vec<JoinHandle<()>>,
-    /// How often the state of the key that lost it most was lost, as far as a fault counts that.
-    pub(crate) losses: Arc<AtomicUsize>,
     upstream: Upstream,
     test: &'static str,
     script: String,
     /// How many processes there have ever been.
-    numbers: usize,
+    pub(crate) numbers: usize,
 }
 
 /// The part of a process.
@@ -104,7 +100,6 @@ impl Stage {
             killed: None,
             processes: Vec::new(),
             beside: Vec::new(),
-            losses: Arc::default(),
             upstream: Upstream::start(),
             test: "",
             script: String::new(),

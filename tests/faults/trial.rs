@@ -75,7 +75,9 @@ pub(crate) fn run(fault: &'static Fault) -> Outcome {
             ("arrived", arrived.collect(), WINDOW),
             ("departed", departed, WINDOW + BUFFER),
         ] {
-            let (seen, excess) = judge(times, window, allowed);
+            let times: Vec<_> = times;
+            let events = times.into_iter().map(|at| (at, 1)).collect();
+            let (seen, excess) = judge(events, window, allowed);
             most = most.max(seen);
             complaints.extend(excess.map(|excess| format!("of key {key} {what} {excess}")));
         }
@@ -103,15 +105,16 @@ fn least_of_keys(arrivals: &[Arrival]) -> usize {
     counts.into_iter().min().unwrap_or(0)
 }
 
-/// The most in any window of these times, in their order or not; and if that is more than allowed, where.
-fn judge(
-    mut times: Vec<Duration>,
+/// The most in any window of these events, in their order or not; and if that is more than allowed, where.
+pub(crate) fn judge(
+    mut events: Vec<(Duration, u64)>,
     window: Duration,
     allowed: Option<u64>,
 ) -> (u64, Option<String>) {
-    times.sort_unstable();
-    let first = times.first().copied().unwrap_or_default();
-    let history: History = times.into_iter().map(|at| at - first).collect();
+    events.sort_unstable();
+    let first = events.first().map_or(Duration::ZERO, |it| it.0);
+    let events = events.into_iter().map(|(at, weight)| (at - first, weight));
+    let history: History = events.collect();
     let check = || history.assert_at_most(allowed.unwrap_or(u64::MAX), window);
     let excess = catch_unwind(check).err().map(panic_text);
     (history.most_in_any(window), excess)

@@ -15,50 +15,37 @@ use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 use super::{Arrivals, KEY, MS, SECOND, build, left, limited};
 use support::upstream::Upstream;
 
-/// Stands in for the network: the first so many requests fail.
-struct Provider {
-    arrivals: Arrivals,
-    failures: usize,
+/// What is around the throttle, or behind it.
+enum Step {
+    /// Stands in for the network: the first so many requests fail.
+    Provider(Arrivals, usize),
+    /// Takes its time with some requests, as one that fetches a token.
+    Dawdles,
+    /// Answers by itself.
+    Cache,
 }
 
 #[async_trait::async_trait]
-impl Middleware for Provider {
-    async fn handle(&self, request: Request, _: &mut Extensions, _: Next<'_>) -> Result<Response> {
-        let status = match self.arrivals.note() {
-            number if number < self.failures => 500,
-            _ => 200,
-        };
-        let answer = http::Response::builder().status(status);
-        let answer = answer.url(request.url().clone()).body("");
-        Ok(answer.expect("a valid answer").into())
-    }
-}
-
-/// Takes its time with some requests, as one that fetches a token.
-struct Dawdles;
-
-#[async_trait::async_trait]
-impl Middleware for Dawdles {
+impl Middleware for Step {
     async fn handle(
         &self,
         request: Request,
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        if request.url().path() == "/slow" {
-            sleep(SECOND * 9 / 10).await;
-        }
-        next.run(request, extensions).await
-    }
-}
-
-/// Answers by itself.
-struct Cache;
-
-#[async_trait::async_trait]
-impl Middleware for Cache {
-    async fn handle(&self, _: Request, _: &mut Extensions, _: Next<'_>) -> Result<Response> {
-        Ok(http::Response::new("").into())
+        let status = match self {
+            Self::Provider(arrivals, failures) if arrivals.note() < *failures => 500,
+            Self::Provider(..) | Self::Cache => 200,
+            Self::Dawdles => {
+                if request.url().path() == "/slow" {
+                    sleep(SECOND * 9 / 10).await;
+                }
+                return next.run(request, extensions).await;
+            }
+        };
+        let answer = http::Response::builder().status(status);
+        let answer = answer.url(request.url().clone()).body("");
+        Ok(answer.expect("a valid answer").into())
     }
 }
 
@@ -73,10 +60,7 @@ fn throttle(limiter: &Limiter) -> Arc<dyn Middleware> {
 }
 
 fn provider(arrivals: &Arrivals, failures: usize) -> Arc<dyn Middleware> {
-    Arc::new(Provider {
-        arrivals: arrivals.clone(),
-        failures,
-    })
+    Arc::new(Step::Provider(arrivals.clone(), failures))
 }
 
 fn retry() -> Arc<dyn Middleware> {
@@ -108,7 +92,7 @@ async fn outside_what_takes_time_makes_no_departure_late_and_inside_brings_them_
     for (is_inside, most) in [(false, 2), (true, 4)] {
         let (arrivals, limiter) = limited(2);
         let mut middleware = [
-            Arc::new(Dawdles),
+            Arc::new(Step::Dawdles),
             throttle(&limiter),
             provider(&arrivals, 0),
         ];
@@ -126,10 +110,10 @@ async fn outside_what_takes_time_makes_no_departure_late_and_inside_brings_them_
 #[tokio::test(start_paused = true)]
 async fn outside_what_answers_by_itself_spends_nothing() {
     let (_, limiter) = limited(2);
-    let cached = client([Arc::new(Cache), throttle(&limiter)]);
+    let cached = client([Arc::new(Step::Cache), throttle(&limiter)]);
     assert_eq!(get(&cached, "/").await, 200);
     assert_eq!(left(&limiter).await, 2);
-    let cached = client([throttle(&limiter), Arc::new(Cache)]);
+    let cached = client([throttle(&limiter), Arc::new(Step::Cache)]);
     assert_eq!(get(&cached, "/").await, 200);
     assert_eq!(left(&limiter).await, 1);
 }

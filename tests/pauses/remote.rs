@@ -39,13 +39,17 @@ async fn another_process_stops_within_the_horizon() {
     }
 }
 
+/// Also by a process that has paused the key itself.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_pause_is_noticed_within_a_quarter_of_the_expected_wait() {
-    for (pause, waited, longest) in [(600, 1, 150), (20, 1, 5), (20, 17, 1), (3, 1, 1)] {
+    let cases = [(600, 1, 150), (20, 1, 5), (20, 17, 1), (3, 1, 1)];
+    for ((pause, waited, longest), by_itself) in
+        cases.into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
         let [waiting, resuming] = two(Quota::per_second(1));
-        let start = Instant::now();
-        let until = start + pause * SECOND;
-        resuming.pause("a", until).await.expect("a pause");
+        let until = Instant::now() + pause * SECOND;
+        let pausing = if by_itself { &waiting } else { &resuming };
+        pausing.pause("a", until).await.expect("a pause");
         let line = line(&waiting, 2).await;
         sleep(waited * SECOND).await;
         let resumed = Instant::now();
@@ -65,23 +69,4 @@ async fn a_pause_whose_answer_is_lost_is_sent_again() {
     one.pause("a", until).await.expect("a pause");
     other.acquire("a").await.expect("a permit");
     assert!(Instant::now() >= until);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_has_paused_a_key_twice_departs_after_the_resume_of_another() {
-    let [pausing, resuming] = two(Quota::per_second(10));
-    let pause = async || {
-        let until = Instant::now() + 60 * SECOND;
-        pausing.pause("a", until).await.expect("it is paused");
-    };
-    pause().await;
-    let waiting = line(&pausing, 3).await;
-    sleep(300 * MS).await;
-    pause().await;
-    sleep(300 * MS).await;
-    resuming.resume("a").await.expect("it is resumed");
-    let resumed = Instant::now();
-    // A quarter of the expected wait.
-    let last = departures(waiting).await[2] - resumed;
-    assert!(last < 16 * SECOND, "{last:?}");
 }

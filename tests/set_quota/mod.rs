@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::poll;
 use support::spend::{attempt, build};
-use tokio::time::{sleep, timeout};
 use tower_throttle::{Acquire, Limiter, Permit, Quota, Snapshot};
 
 use crate::limiter::{GUARD, per_second};
@@ -21,9 +20,6 @@ const STEP: Duration = Duration::from_millis(1_010);
 
 /// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// So long that a test ends within one window.
-const LONG: Duration = Duration::from_secs(600);
 
 fn set(limiter: &Limiter, quota: Quota) {
     limiter.set_quota(quota).expect("a valid quota");
@@ -42,14 +38,4 @@ async fn granted(limiter: &Limiter) -> Permit {
 
 async fn limited(limiter: &Limiter) -> Snapshot {
     attempt(limiter, "a", 1).await.expect_err("it is limited")
-}
-
-/// Waits until no queue is left, so that nothing changes any more.
-async fn settle(limiter: &Limiter) {
-    let no_queue = async {
-        while limiter.queues() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, no_queue).await.expect("no queue is left");
 }

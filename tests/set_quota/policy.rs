@@ -1,12 +1,11 @@
 //! The parts of the policy that change, and those that stay.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Algorithm, ErrorKind, Quota, ThrottleLayer, key};
+use tower_throttle::{ErrorKind, Quota, ThrottleLayer, key};
 
 use crate::set_quota::{GUARD, SECOND, STEP, build, granted, limited, per_second, set, waiter};
 
@@ -29,7 +28,7 @@ async fn all_clones_see_the_change() {
         let response = service.clone().oneshot(Request::new(())).await;
         response.expect("a response");
     }
-    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(start.elapsed().is_zero());
     limited(&limiter).await;
     limited(&clone).await;
 }
@@ -41,28 +40,18 @@ async fn invalid_quotas_change_nothing_and_are_named() {
     let waiter = waiter(&limiter).await;
     let before = limiter.policy();
     let good = Quota::per_second(7);
-    let nine = (1..10).map(Quota::per_minute).collect();
-    let spaced = Quota::new(11, Duration::from_micros(10)).algorithm(Algorithm::Spacing);
     for (quotas, problem) in [
         (vec![], "quota: at least one is needed"),
         (
             vec![good, Quota::per_second(0)],
             "quota `0/s`: the limit is zero",
         ),
-        (
-            vec![good, Quota::new(1, Duration::ZERO)],
-            "quota `1/0ns`: the window is zero",
-        ),
         (vec![good, good], "is given twice"),
-        (nine, "quota: 9 were given, and at most 8 may be joined"),
-        (vec![spaced, good], "less than a microsecond"),
     ] {
         let error = limiter.set_quotas(quotas).expect_err("invalid");
         assert!(error.to_string().contains(problem), "{error}");
         assert!(Arc::ptr_eq(&limiter.policy(), &before));
     }
-    let error = limiter.set_quota(Quota::per_hour(0)).expect_err("invalid");
-    assert!(error.to_string().contains("the limit is zero"), "{error}");
     assert!(limited(&limiter).await.delay() >= STEP);
     let waited = waiter.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");

@@ -1,17 +1,11 @@
 //! [`Cluster`]: three primaries and their replicas, each a process of its own.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use redis::Value;
 
 use crate::ports::spare_port;
-use crate::redis_server::RedisServer;
-
-/// How long it may take until all servers agree.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::redis_server::{RedisServer, wait_until};
 
 /// After how long a server that does not answer is given up, in milliseconds.
 const NODE_TIMEOUT: &str = "1500";
@@ -67,11 +61,7 @@ impl Cluster {
     /// Waits until all servers that run agree that all slots are served, and until each replica has what its
     /// primary has.
     pub fn settles(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.is_settled() {
-            assert!(Instant::now() < deadline, "the cluster does not settle");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("the cluster does not settle", || self.is_settled());
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -82,39 +72,29 @@ impl Cluster {
     pub fn primary_of(&self, name: &str) -> usize {
         let asked = self.running().next().expect("a server that runs");
         let slot: i64 = asked.command(&["CLUSTER", "KEYSLOT", name]);
-        let ranges: Vec<(i64, i64, Vec<Value>)> = ranges(asked.command(&["CLUSTER", "SLOTS"]));
+        let ranges = ranges(&asked.command::<String>(&["CLUSTER", "NODES"]));
         let range = ranges.iter().find(|it| (it.0..=it.1).contains(&slot));
-        let (_, _, primary) = range.expect("a range with the slot");
-        let Value::Int(port) = primary[1] else {
-            panic!("{primary:?}");
-        };
-        let at = |it: &RedisServer| i64::from(it.port()) == port;
+        let (_, _, port) = *range.expect("a range with the slot");
+        let at = |it: &RedisServer| it.port() == port;
         self.servers.iter().position(at).expect("one of ours")
     }
 
     /// Waits until another server than this one holds a name.
     pub fn fails_over(&self, name: &str, from: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.primary_of(name) == from {
-            assert!(Instant::now() < deadline, "there is no failover");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("there is no failover", || self.primary_of(name) != from);
     }
 
     /// Names of keys, each of another primary.
     pub fn keys_of_each(&self) -> [String; 3] {
-        let mut keys: Vec<(usize, String)> = Vec::new();
-        for number in 0.. {
-            let key = format!("key-{number}");
-            let primary = self.primary_of(&key);
-            if keys.iter().all(|(it, _)| *it != primary) {
-                keys.push((primary, key));
-            }
-            if keys.len() == 3 {
+        let keys = (0..).map(|number| format!("key-{number}"));
+        let mut found = BTreeMap::new();
+        for key in keys {
+            found.entry(self.primary_of(&key)).or_insert(key);
+            if found.len() == 3 {
                 break;
             }
         }
-        let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+        let keys: Vec<_> = found.into_values().collect();
         keys.try_into().expect("three")
     }
 
@@ -126,33 +106,33 @@ impl Cluster {
     fn is_settled(&self) -> bool {
         self.running().all(|server| {
             let info = server.try_command::<String>(&["CLUSTER", "INFO"]);
+            let slots = server.try_command::<String>(&["CLUSTER", "NODES"]);
             let replication = server.try_command::<String>(&["INFO", "replication"]);
             info.is_ok_and(|it| it.contains("cluster_state:ok"))
                 && replication.is_ok_and(|it| {
                     it.contains("master_link_status:up") || it.contains("role:master")
                 })
-                && server
-                    .try_command::<Value>(&["CLUSTER", "SLOTS"])
-                    .is_ok_and(|it| {
-                        ranges(it).iter().map(|it| it.1 - it.0 + 1).sum::<i64>() == 16_384
-                    })
+                && slots.is_ok_and(|it| {
+                    ranges(&it).iter().map(|it| it.1 - it.0 + 1).sum::<i64>() == 16_384
+                })
         })
     }
 }
 
-/// From, to, and the primary.
-fn ranges(answer: Value) -> Vec<(i64, i64, Vec<Value>)> {
-    let Value::Array(ranges) = answer else {
-        panic!("{answer:?}");
-    };
-    let range = |range| match range {
-        Value::Array(parts) => match &parts[..] {
-            [Value::Int(from), Value::Int(to), Value::Array(primary), ..] => {
-                (*from, *to, primary.clone())
-            }
-            _ => panic!("{parts:?}"),
-        },
-        other => panic!("{other:?}"),
-    };
-    ranges.into_iter().map(range).collect()
+/// From, to, and the port of the primary.
+fn ranges(nodes: &str) -> Vec<(i64, i64, u16)> {
+    let mut ranges = Vec::new();
+    for line in nodes.lines() {
+        // The id, the address, the flags, and behind others the slots.
+        let words: Vec<_> = line.split(' ').collect();
+        let (address, _) = words[1].split_once('@').expect("a bus");
+        let (_, port) = address.rsplit_once(':').expect("a port");
+        let slots = words.iter().skip(8).filter(|it| !it.starts_with('['));
+        for slots in slots {
+            let (from, to) = slots.split_once('-').unwrap_or((slots, slots));
+            let [from, to] = [from, to].map(|it| it.parse().expect("a slot"));
+            ranges.push((from, to, port.parse().expect("a port")));
+        }
+    }
+    ranges
 }

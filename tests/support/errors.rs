@@ -5,7 +5,6 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::time::Duration;
-use tower_throttle::ErrorKind;
 
 use tokio::time::timeout;
 use tower_throttle::Error;
@@ -23,14 +22,6 @@ pub async fn bounded<T>(future: impl Future<Output = T>) -> T {
 /// The store's error in one of the limiter's, which says nothing else.
 pub fn store_error(error: &Error) -> &StoreError {
     assert!(error.is_store(), "{error:?}");
-    let others = [
-        error.is_limited(),
-        error.kind() == ErrorKind::QueueFull,
-        error.kind() == ErrorKind::InvalidCost,
-        error.kind() == ErrorKind::EmptyKey,
-        error.kind() == ErrorKind::NoKey,
-    ];
-    assert_eq!(others, [false; 5], "{error:?}");
     assert_eq!(error.wait(), None);
     let source = error.source().expect("a source");
     source.downcast_ref().expect("the store's error")

@@ -201,13 +201,6 @@ impl RedisServer {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Kills the server and starts it again on the same port, with the data that it has saved, which it may
-    /// still load on return.
-    pub fn begin_restart(&mut self) {
-        self.kill9();
-        self.spawn();
-    }
-
     fn launch(&mut self) -> Result<(), Failure> {
         self.spawn();
         self.wait_until_ready()
@@ -302,4 +295,13 @@ fn brought(variable: &str, path: &str) -> PathBuf {
         "there is no {name}: set {variable}, or let `source scripts/redis && find_others` bring it"
     );
     binary
+}
+
+/// Waits until something is so that depends on several servers.
+pub fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{otherwise}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }

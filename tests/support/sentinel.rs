@@ -1,13 +1,8 @@
 //! [`Sentinels`]: a primary with two replicas, and three sentinels that watch it.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::redis_server::{RedisServer, installed};
-
-/// How long it may take until the sentinels know of each other and of all servers.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::redis_server::{RedisServer, installed, wait_until};
 
 /// The name of the primary.
 pub const NAME: &str = "the-primary";
@@ -48,7 +43,7 @@ impl Sentinels {
             sentinels: sentinels.collect(),
             servers,
         };
-        all.settles();
+        wait_until("the sentinels do not settle", || all.is_settled());
         all
     }
 
@@ -69,39 +64,9 @@ impl Sentinels {
         (0..3).max_by_key(votes).expect("three")
     }
 
-    /// Makes a replica the primary, as an operator would; the old one stays, as its replica.
-    pub fn fail_over(&self) {
-        let old = &self.servers[self.primary()];
-        let deadline = Instant::now() + PATIENCE;
-        let words = ["SENTINEL", "FAILOVER", NAME];
-        // Until a replica is good enough for it.
-        while let Err(error) = self.sentinels[0].try_command::<()>(&words) {
-            assert!(Instant::now() < deadline, "{error}");
-            thread::sleep(Duration::from_millis(50));
-        }
-        // The sentinel closes the connections of the old primary, this one included.
-        let info = || old.try_command::<String>(&["INFO", "replication"]);
-        while !info().is_ok_and(|it| it.contains("role:slave")) {
-            assert!(Instant::now() < deadline, "the old primary stays one");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     /// Waits until the sentinels name another primary than this one.
     pub fn fails_over(&self, from: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.primary() == from {
-            assert!(Instant::now() < deadline, "there is no failover");
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn settles(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.is_settled() {
-            assert!(Instant::now() < deadline, "the sentinels do not settle");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("there is no failover", || self.primary() != from);
     }
 
     fn is_settled(&self) -> bool {

@@ -1,7 +1,5 @@
 //! [`Caller`]: asks for permits, and uses them or not.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,10 +35,8 @@ impl Caller {
     pub(crate) async fn ask_patiently(self, key: usize) {
         while self.load.goes_on() {
             self.count(Count::Asked);
-            let asked = self.load.limiter.acquire(name(key));
-            let (answer, set) = self.known(asked).await;
-            match answer {
-                Ok(permit) => self.depart(permit, key, set),
+            match self.load.limiter.acquire(name(key)).await {
+                Ok(permit) => self.depart(permit, key),
                 Err(error) => self.count(Count::of_error(&error)),
             }
             sleep(TAKES).await;
@@ -84,10 +80,10 @@ impl Caller {
 
     async fn try_once(&mut self, key: usize) {
         let asked = self.load.limiter.acquire(name(key)).cost(self.cost()).now();
-        match self.known(asked).await {
-            (Ok(Decision::Granted(permit)), set) => self.use_or_not(permit, key, set),
-            (Ok(Decision::Limited(_)), _) => self.count(Count::Refused),
-            (Err(error), _) => self.count(Count::of_error(&error)),
+        match asked.await {
+            Ok(Decision::Granted(permit)) => self.use_or_not(permit, key),
+            Ok(Decision::Limited(_)) => self.count(Count::Refused),
+            Err(error) => self.count(Count::of_error(&error)),
         }
     }
 
@@ -109,53 +105,41 @@ impl Caller {
             if until_dropped.is_zero() && self.random.random_bool(0.3) {
                 return self.count(Count::Dropped);
             }
-            match timeout(until_dropped, self.known(asked)).await {
-                Ok((answer, set)) => self.answered(answer, key, set),
+            match timeout(until_dropped, asked).await {
+                Ok(answer) => self.answered(answer, key),
                 Err(_) => self.count(Count::Dropped),
             }
         } else {
-            let (answer, set) = self.known(asked).await;
-            self.answered(answer, key, set);
+            self.answered(asked.await, key);
         }
     }
 
-    fn answered(&mut self, answer: Result<Permit, Error>, key: usize, set: usize) {
+    fn answered(&mut self, answer: Result<Permit, Error>, key: usize) {
         match answer {
-            Ok(permit) => self.use_or_not(permit, key, set),
+            Ok(permit) => self.use_or_not(permit, key),
             Err(error) => self.count(Count::of_error(&error)),
         }
     }
 
-    fn use_or_not(&mut self, permit: Permit, key: usize, set: usize) {
+    fn use_or_not(&mut self, permit: Permit, key: usize) {
         if self.random.random_bool(0.1) {
             permit.forfeit();
             self.count(Count::Forfeited);
         } else {
-            self.depart(permit, key, set);
+            self.depart(permit, key);
         }
     }
 
-    fn depart(&self, permit: Permit, key: usize, set: usize) {
+    fn depart(&self, permit: Permit, key: usize) {
         let at = now();
         // It is certain now that it was valid then, however long this process was held up in between.
         if permit.is_valid() {
-            let marks = [set as u64, self.load.is_strict.into(), permit.cost().into()];
-            self.load.way.send(key, marks, at);
+            self.load.way.send(key, [permit.cost().into(), 0, 0], at);
             self.count(Count::Departed);
         } else {
             permit.forfeit();
             self.count(Count::Expired);
         }
-    }
-
-    /// The answer, and the quotas that were set when it arrived.
-    async fn known<F: Future + Unpin>(&self, mut asked: F) -> (F::Output, usize) {
-        poll_fn(|cx| {
-            let quotas = self.load.quotas.read().expect("no panic");
-            let polled = Pin::new(&mut asked).poll(cx);
-            polled.map(|answer| (answer, *quotas))
-        })
-        .await
     }
 
     /// A hot one at times, and of the others those more often that come first.

@@ -3,83 +3,56 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::befalls::Loses;
-use super::judge::{Gap, judge};
+use tower_throttle::{Algorithm, Quota};
+
 use super::load::KEYS;
-use super::quotas::{self, Bound, SETS, Subject};
+use crate::trial::judge;
 use crate::upstream::Arrival;
 
-/// How long after a change of quotas requests may depart that were granted before.
-const CARRIED: Duration = Duration::from_secs(1);
+/// The quotas of one phase after the other.
+pub(crate) const SETS: [&[&str]; 5] = [
+    &["10/500ms"],
+    &["12/s", "30/3s"],
+    &["15/s sliding-buckets buckets=20"],
+    &["12/s gcra burst=6"],
+    &["16/s spacing"],
+];
 
-/// The most excesses to report.
-const TOLD: usize = 5;
+/// The longest window of all.
+pub(crate) const LONGEST: Duration = Duration::from_secs(3);
+
+pub(crate) fn set(number: usize) -> Vec<Quota> {
+    let quotas = SETS[number].iter();
+    quotas.map(|it| it.parse().expect("a quota")).collect()
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    events: HashMap<Subject, Vec<(Duration, u64)>>,
-    losses: Vec<Loss>,
-    /// When each process departed last, for each hot key under each of the quotas.
-    latest: HashMap<(usize, Subject), Duration>,
+    /// When requests for each hot key departed, and what they cost.
+    events: HashMap<usize, Vec<(Duration, u64)>>,
+    /// When each process departed last, for each hot key.
+    latest: HashMap<(usize, usize), Duration>,
     /// How many departed, by process.
     counts: BTreeMap<usize, u64>,
 }
 
-/// State was lost.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Loss {
-    pub(crate) from: Duration,
-    pub(crate) to: Duration,
-    pub(crate) loses: Loses,
-    pub(crate) times: u64,
-    /// The quotas that were set, and those before.
-    pub(crate) set: usize,
-    pub(crate) former: usize,
-}
-
 impl Kept {
     pub(crate) fn depart(&mut self, arrivals: Vec<Arrival>) {
-        for Arrival {
-            key,
-            marks: [set, is_strict, cost],
-            departed,
-            process,
-            ..
-        } in arrivals
-        {
-            let subject = Subject {
-                key,
-                set: set as usize,
-                is_strict: is_strict > 0,
-            };
-            let events = self.events.entry(subject).or_default();
-            events.push((departed, cost));
-            if key < KEYS {
-                let latest = self.latest.entry((process, subject)).or_default();
-                *latest = departed.max(*latest);
+        for it in arrivals {
+            *self.counts.entry(it.process).or_default() += 1;
+            // A process may depart for another key and not call again in time. See `Recovery::Strict`.
+            if it.key < KEYS {
+                let events = self.events.entry(it.key).or_default();
+                events.push((it.departed, it.marks[0]));
+                let latest = self.latest.entry((it.process, it.key)).or_default();
+                *latest = it.departed.max(*latest);
             }
-            *self.counts.entry(process).or_default() += 1;
         }
     }
 
-    pub(crate) fn lose(&mut self, loss: Loss) {
-        self.losses.push(loss);
-    }
-
     /// Whether this process has departed for each hot key since.
-    pub(crate) fn has_departed(
-        &self,
-        process: usize,
-        set: usize,
-        is_strict: bool,
-        since: Duration,
-    ) -> bool {
-        let subjects = (0..KEYS).map(|key| Subject {
-            key,
-            set,
-            is_strict,
-        });
-        let mut latest = subjects.map(|subject| self.latest.get(&(process, subject)));
+    pub(crate) fn has_departed(&self, process: usize, since: Duration) -> bool {
+        let mut latest = (0..KEYS).map(|key| self.latest.get(&(process, key)));
         latest.all(|latest| latest.is_some_and(|&at| at > since))
     }
 
@@ -88,54 +61,33 @@ impl Kept {
         self.counts.get(&process).copied().unwrap_or(0)
     }
 
-    /// Judges all that has departed, and forgets it: nothing is left of it in any store.
-    pub(crate) fn judge(&mut self) -> Vec<String> {
+    /// Judges all that has departed under this set of quotas, and forgets it: all is at rest.
+    pub(crate) fn judge(&mut self, number: usize) -> Vec<String> {
+        self.latest.clear();
         let mut excesses = Vec::new();
-        for (subject, mut events) in std::mem::take(&mut self.events) {
-            events.sort_unstable();
-            for quota in quotas::set(subject.set) {
-                let bound = Bound::of(quota);
-                let losses = self.losses.iter();
-                let gaps: Vec<_> = losses.filter_map(|it| it.gap(subject, &bound)).collect();
-                let weigh = |&(at, cost)| (at, if bound.by_cost { cost } else { 1 });
-                let events: Vec<_> = events.iter().map(weigh).collect();
-                let of = |excess| format!("{subject:?} ({:?}): {excess}", SETS[subject.set]);
-                excesses.extend(judge(&events, &bound, &gaps).map(of));
+        for (key, events) in std::mem::take(&mut self.events) {
+            for quota in set(number) {
+                let (limit, window) = bound(quota);
+                // Spacing counts requests. The cost of one keeps the time after it free.
+                let is_spaced = quota.counted_by() == Algorithm::Spacing;
+                let weigh = |&(at, cost)| (at, if is_spaced { 1 } else { cost });
+                let events = events.iter().map(weigh).collect();
+                let excess = judge(events, window, Some(limit)).1;
+                excesses.extend(excess.map(|it| format!("of key {key}, {quota}: {it}")));
             }
         }
-        let (more, losses) = (excesses.len().saturating_sub(TOLD), &self.losses);
-        excesses.truncate(TOLD);
-        if !excesses.is_empty() {
-            excesses.push(format!(
-                "{more} more windows hold too much; lost: {losses:?}"
-            ));
-        }
-        self.losses.clear();
-        self.latest.clear();
         excesses
     }
 }
 
-impl Loss {
-    /// The departures of this subject that the store did not count, if any.
-    fn gap(&self, subject: Subject, bound: &Bound) -> Option<Gap> {
-        // All processes use the hot keys, and so notice. A process may have departed for another key and not call
-        // again in time. See `Recovery::Strict`.
-        let is_known = subject.key < KEYS && subject.set == self.set;
-        let is_noticed = match self.loses {
-            Loses::Nothing => true,
-            Loses::Quotas => false,
-            Loses::All => subject.is_strict,
-            Loses::Some => subject.is_strict && is_known,
-        };
-        let carried = match self.loses {
-            Loses::Quotas => quotas::most(self.former, bound.window.min(CARRIED)),
-            _ => 0,
-        };
-        (!is_noticed).then_some(Gap {
-            from: self.from,
-            to: self.to,
-            extra: bound.most * self.times + carried,
-        })
-    }
+/// The most in any window, as [`algorithms`](tower_throttle::guide::algorithms) says.
+fn bound(quota: Quota) -> (u64, Duration) {
+    let (limit, window) = (quota.limit(), quota.window());
+    let (most, window) = match quota.counted_by() {
+        Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => (limit, window),
+        Algorithm::Gcra { burst } => (burst + limit, window),
+        Algorithm::Spacing => (1, window / limit),
+        other => panic!("of {other:?} something else is promised"),
+    };
+    (most.into(), window)
 }

@@ -1,14 +1,14 @@
-//! The load: a process with two limiters, one of each recovery, that obeys lines.
+//! The load: a process that obeys lines.
 //!
 //! | line | what it does |
 //! | --- | --- |
-//! | `quotas NUMBER` | sets these quotas |
-//! | `load true`, `load false` | starts callers of the limiter with strict recovery, or without |
+//! | `load NUMBER` | sets these quotas, and starts callers |
+//! | `go on` | nothing |
 //! | `rest` | stops them; says, once all is at rest, what is left |
 //! | `stop` | says what came of all requests, and ends |
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -20,12 +20,13 @@ use tokio::time::timeout;
 use tower_throttle::{Limiter, Recovery};
 
 use super::caller::Caller;
-use super::quotas;
+use super::kept;
 use crate::fault::Fault;
 use crate::load::{connect, runtime};
 use crate::stage::{PATIENCE, Part};
 use crate::upstream::Way;
 use support::child;
+use support::spend::{build, under};
 use support::tally::{Count, Tally};
 
 /// The tasks of a subscription: one that reads messages, and one of its connection.
@@ -52,9 +53,6 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// State that the callers of a process share.
 pub(crate) struct Load {
     pub(crate) limiter: Limiter,
-    pub(crate) is_strict: bool,
-    /// The number of the current quotas. They do not change under a read lock.
-    pub(crate) quotas: Arc<RwLock<usize>>,
     pub(crate) way: Arc<Way>,
     pub(crate) tally: Arc<Tally>,
     stops: AtomicBool,
@@ -83,8 +81,8 @@ pub(crate) fn play(part: &Part) {
     loop {
         let line = child::hear();
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("quotas", number) => process.set_quotas(number.parse().expect("a number")),
-            ("load", recovery) => process.start(recovery == "true"),
+            ("go", _) => {}
+            ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();
                 child::say(child::text(&(rest, &*process.tally)));
@@ -97,9 +95,7 @@ pub(crate) fn play(part: &Part) {
 
 struct Process {
     runtime: Runtime,
-    /// With immediate and with strict recovery.
-    limiters: [Limiter; 2],
-    quotas: Arc<RwLock<usize>>,
+    limiter: Limiter,
     way: Arc<Way>,
     tally: Arc<Tally>,
     random: StdRng,
@@ -111,21 +107,12 @@ struct Process {
 impl Process {
     fn new(part: &Part, runtime: Runtime, seed: u64) -> Self {
         let store = runtime.block_on(connect(&Fault::PLAIN, &part.redis));
-        let store = store.timeout(TIMEOUT);
-        // The limiters subscribe with their first call.
+        // The limiter subscribes with its first call.
         let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
-        let limiters = [Recovery::Immediate, Recovery::Strict].map(|recovery| {
-            let name = format!("{recovery:?}").to_lowercase();
-            let first = quotas::set(0).into_iter();
-            // Each has a state of its own.
-            let builder = Limiter::builder().store(store.clone()).name(name);
-            let builder = first.fold(builder.recovery(recovery), |it, quota| it.quota(quota));
-            builder.build().expect("a valid policy")
-        });
+        let builder = under(kept::SETS[0]).recovery(Recovery::Strict);
         Self {
             runtime,
-            limiters,
-            quotas: Arc::default(),
+            limiter: build(builder.store(store.timeout(TIMEOUT))),
             way: Arc::new(Way::new(&part.upstream, part.number)),
             tally: Arc::default(),
             random: StdRng::seed_from_u64(seed + part.number as u64),
@@ -135,20 +122,11 @@ impl Process {
         }
     }
 
-    fn set_quotas(&self, number: usize) {
-        let mut set = self.quotas.write().expect("no panic");
-        for limiter in &self.limiters {
-            let quotas = quotas::set(number);
-            limiter.set_quotas(quotas).expect("valid quotas");
-        }
-        *set = number;
-    }
-
-    fn start(&mut self, is_strict: bool) {
+    fn start(&mut self, set: usize) {
+        let set = self.limiter.set_quotas(kept::set(set));
+        set.expect("valid quotas");
         let load = Arc::new(Load {
-            limiter: self.limiters[usize::from(is_strict)].clone(),
-            is_strict,
-            quotas: self.quotas.clone(),
+            limiter: self.limiter.clone(),
             way: self.way.clone(),
             tally: self.tally.clone(),
             stops: AtomicBool::new(false),
@@ -193,8 +171,8 @@ impl Process {
 
     fn look(&self, handle: &Handle) -> Rest {
         Rest {
-            lines: self.limiters.iter().map(Limiter::queues).sum(),
-            is_out: self.limiters.iter().any(|it| it.health().is_out()),
+            lines: self.limiter.queues(),
+            is_out: self.limiter.health().is_out(),
             tasks: handle.metrics().num_alive_tasks(),
             tasks_at_first: self.tasks_at_first,
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,10 +9,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::befalls::{self, Befalls, Loses, REPLACED};
-use super::kept::{Kept, Loss};
+use super::befalls::{self, REPLACED};
+use super::kept::{Kept, SETS};
 use super::memory::{LONG, Series, resident};
-use super::quotas::SETS;
 use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 use support::child::now;
@@ -22,12 +20,12 @@ const MS: Duration = Duration::from_millis(1);
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
-    befalls: &'static [Befalls],
+    befalls: &'static [&'static str],
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
-    set: usize,
-    is_strict: bool,
+    /// The quotas of this phase.
+    pub(crate) set: usize,
     pub(crate) count: usize,
     befell: BTreeMap<&'static str, u64>,
     /// The memory of each process, by its number, and of the server.
@@ -39,14 +37,13 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub(crate) fn new(befalls: &'static [Befalls], stage: Stage, seed: u64) -> Self {
+    pub(crate) fn new(befalls: &'static [&'static str], stage: Stage, seed: u64) -> Self {
         Self {
             befalls,
             stage,
             random: StdRng::seed_from_u64(seed),
             kept: Kept::default(),
             set: 0,
-            is_strict: false,
             count: 0,
             befell: BTreeMap::new(),
             memory: BTreeMap::new(),
@@ -57,17 +54,16 @@ impl Phases {
 
     /// Load, and rest; what should not have been.
     pub(crate) fn next(&mut self, lasts: Duration) -> Vec<String> {
-        self.is_strict = self.count % 2 == 1;
+        self.set = self.count % SETS.len();
         self.log.clear();
         self.count += 1;
-        self.change_quotas(self.set);
         let load = self.load();
         self.note(&load);
         self.tell(&load);
         self.settle();
         let end = Instant::now() + lasts;
         loop {
-            self.step();
+            self.befall();
             if Instant::now() > end {
                 break self.rest();
             }
@@ -75,82 +71,43 @@ impl Phases {
     }
 
     fn load(&self) -> String {
-        format!("load {}", self.is_strict)
+        format!("load {}", self.set)
     }
 
-    fn step(&mut self) {
-        // Sent in any case, as processes wait for a line only for a minute.
-        let set = match self.random.random_bool(0.4) {
-            true => self.random.random_range(0..SETS.len()),
-            false => self.set,
-        };
-        self.change_quotas(set);
-        let befalls = self.befalls.choose(&mut self.random);
-        self.befall(*befalls.expect("a fault"));
-        self.settle();
-    }
-
-    fn befall(&mut self, (name, loses): Befalls) {
+    fn befall(&mut self) {
+        let name = *self.befalls.choose(&mut self.random).expect("a fault");
         let fault = table::find(name);
-        let from = self.note(name);
+        self.note(name);
         (fault.inject)(&mut self.stage);
         let lasts = MS * self.random.random_range(100..2_500);
         self.collect(lasts);
         self.note("... it is put right");
         (fault.heal)(&mut self.stage);
-        let to = self.note("... that is done");
+        self.note("... that is done");
         befalls::afterwards(name, &mut self.stage);
-        if name == REPLACED {
-            let lines = [format!("quotas {}", self.set), self.load()];
-            let newcomer = self.stage.processes[0].as_mut().expect("it was started");
-            lines.iter().for_each(|line| newcomer.child.tell(line));
-        }
-        if loses != Loses::Nothing {
-            let counted = self.stage.losses.swap(0, Ordering::SeqCst) as u64;
-            self.kept.lose(Loss {
-                from,
-                to,
-                loses,
-                times: counted.max(1),
-                set: self.set,
-                former: self.set,
-            });
+        let load = self.load();
+        for process in self.stage.processes.iter_mut().flatten() {
+            // A process waits for a line only for a minute, and a new one for its load.
+            let is_new = name == REPLACED && process.number + 1 == self.stage.numbers;
+            process.child.tell(if is_new { &load } else { "go on" });
         }
         *self.befell.entry(name).or_default() += 1;
+        self.settle();
     }
 
-    fn change_quotas(&mut self, set: usize) {
-        let (from, former) = (now(), self.set);
-        self.set = set;
-        self.tell(&format!("quotas {set}"));
-        if set != former {
-            self.note(&format!("quotas {:?}", SETS[set]));
-            self.settle();
-            self.kept.lose(Loss {
-                from,
-                to: now(),
-                loses: Loses::Quotas,
-                times: 1,
-                set,
-                former,
-            });
-        }
-    }
-
-    /// Until each process departs for each hot key, under the quotas that are set now.
+    /// Until each process departs for each hot key.
     fn settle(&mut self) {
         let (since, deadline) = (now(), Instant::now() + PATIENCE);
         loop {
             self.pass(MS * 20);
             let mut living = self.stage.living().into_iter();
-            if living.all(|it| self.kept.has_departed(it, self.set, self.is_strict, since)) {
+            if living.all(|it| self.kept.has_departed(it, since)) {
                 return;
             }
             assert!(
                 Instant::now() < deadline,
-                "not all processes depart within {PATIENCE:?}, of {:?}, strict: {}",
-                SETS[self.set],
-                self.is_strict
+                "not all processes depart within {PATIENCE:?}, of {:?}",
+                SETS[self.set]
             );
         }
     }
@@ -198,10 +155,8 @@ impl Phases {
             .collect()
     }
 
-    pub(crate) fn note(&mut self, what: &str) -> Duration {
-        let at = now();
-        self.log.push((at, what.to_owned()));
-        at
+    pub(crate) fn note(&mut self, what: &str) {
+        self.log.push((now(), what.to_owned()));
     }
 
     /// The actions of this phase.

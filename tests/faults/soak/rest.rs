@@ -3,10 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::judge::REACH;
+use super::kept::LONGEST;
 use super::load::Rest;
 use super::phase::Phases;
-use super::quotas::LONGEST;
 use crate::stage::{PATIENCE, PROCESSES};
 use support::child;
 use support::errors::panic_text;
@@ -42,7 +41,7 @@ impl Phases {
             self.wait_for(number, tally.of(Count::Departed));
             complaints.extend(tally.accounts(number, self.kept.count(number)));
         }
-        complaints.extend(self.kept.judge());
+        complaints.extend(self.kept.judge(self.set));
         let expire = || keyspace::assert_all_expire(&self.stage.servers[0]);
         complaints.extend(catch_unwind(AssertUnwindSafe(expire)).err().map(panic_text));
         if complaints.is_empty() {
@@ -68,7 +67,7 @@ impl Phases {
             (Duration::from_millis(millis.unsigned_abs()), name)
         });
         let (longest, name) = lifetimes.max()?;
-        (longest > (REACH + 2 * LONGEST + COMMANDED) * 5 / 4)
+        (longest > (3 * LONGEST + COMMANDED) * 5 / 4)
             .then(|| format!("a key is kept for {longest:?}: {name}"))
     }
 }

@@ -1,28 +1,12 @@
 //! Faults of the server's data and its memory.
 
-use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::thread;
-
 use crate::fault::{Fault, Lasts};
 use crate::load::{KEYS, LIMIT};
-use crate::stage::{Stage, refusal, wait_until};
+use crate::stage::{refusal, wait_until};
 use support::redis_server::RedisServer;
 
 /// The values of those that fill the memory, a megabyte each.
 const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];
-
-/// Where the server says what becomes of keys of the limiter's.
-const KEYSPACE: &str = "__keyspace@0__:throttle:*";
-
-/// Takes away what was written until state was evicted.
-const UNFILL: &str = "for _, name in ipairs(redis.call('KEYS', 'filler:*')) do
-      redis.call('UNLINK', name)
-    end";
-
-/// Said there by the test, in the end.
-const END: &str = "__keyspace@0__:throttle:end";
 
 pub(super) const FLUSHALL: Fault = Fault {
     name: "FLUSHALL",
@@ -46,18 +30,21 @@ pub(super) const DEL: Fault = Fault {
 
 pub(super) const EVICTION: Fault = Fault {
     name: "eviction",
-    inject: evict,
+    inject: |stage| {
+        let server = stage.server();
+        server.command::<()>(&["CONFIG", "RESETSTAT"]);
+        // Of keys that expire, which all of the limiter's do.
+        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+        limit_memory(server, server.used_memory() - 1);
+        wait_until("state is evicted", || evicted(server) > 0);
+        limit_memory(server, 0);
+    },
     lasts: Lasts::UntilDeparted(LIMIT as usize),
     heal: |stage| {
-        let server = stage.server();
-        limit_memory(server, 0);
-        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-        server.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", ""]);
-        server.command::<()>(&["EVAL", UNFILL, "0"]);
-        let heard: usize = stage.server().command(&["PUBLISH", END, "evicted"]);
-        assert_eq!(heard, 1);
+        let words = ["CONFIG", "SET", "maxmemory-policy", "noeviction"];
+        stage.server().command(&words)
     },
-    most: |stage| Some((1 + stage.losses.load(Ordering::SeqCst) as u64) * LIMIT),
+    most: |stage| Some((1 + evicted(&stage.servers[0])) * LIMIT),
     ..Fault::PLAIN
 };
 
@@ -93,45 +80,10 @@ fn limit_memory(server: &RedisServer, most: u64) {
     server.command::<()>(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
 }
 
-/// Writes other keys until the server has evicted the state of a key.
-fn evict(stage: &mut Stage) {
-    stage.losses.store(0, Ordering::SeqCst);
-    let server = &stage.servers[0];
-    server.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", "Ke"]);
-    server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let (ready, is_ready) = mpsc::channel();
-    let (client, losses) = (server.client(), stage.losses.clone());
-    stage.beside.push(thread::spawn(move || {
-        let mut connection = client.get_connection().expect("a connection");
-        let mut heard = connection.as_pubsub();
-        heard.psubscribe(KEYSPACE).expect("the right to it");
-        ready.send(()).expect("a receiver");
-        let mut counts = HashMap::new();
-        loop {
-            let message = heard.get_message().expect("a server that lives");
-            let name = message.get_channel_name();
-            if name == END {
-                return;
-            }
-            let count: &mut usize = counts.entry(name.to_owned()).or_default();
-            *count += 1;
-            losses.fetch_max(*count, Ordering::SeqCst);
-        }
-    }));
-    is_ready.recv().expect("a subscription");
-    limit_memory(server, server.used_memory() + 1_000_000);
-    let mut connection = server.client().get_connection().expect("a connection");
-    let mut number = 0;
-    wait_until("state is evicted", || {
-        stage.losses.load(Ordering::SeqCst) > 0 || {
-            let mut pipe = redis::pipe();
-            for _ in 0..200 {
-                number += 1;
-                pipe.set(format!("filler:{number}"), "x".repeat(1_000))
-                    .ignore();
-            }
-            let () = pipe.query(&mut connection).expect("room, as others go");
-            false
-        }
-    });
+/// How many keys.
+fn evicted(server: &RedisServer) -> u64 {
+    let info: String = server.command(&["INFO", "stats"]);
+    let mut lines = info.lines();
+    let evicted = lines.find_map(|line| line.strip_prefix("evicted_keys:"));
+    evicted.expect("a line").parse().expect("a number")
 }
