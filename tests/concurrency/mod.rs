@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use support::errors::eventually;
 use tower_throttle::Limiter;
 
 mod adapters;
@@ -29,14 +29,6 @@ async fn held(limiter: &Limiter, key: &str) -> u32 {
 
 /// Waits until so many places are held, for what another task or the other end of a connection has to notice.
 async fn wait_for_held(limiter: &Limiter, key: &str, count: u32) {
-    let begun = Instant::now();
-    while held(limiter, key).await != count {
-        let now = held(limiter, key).await;
-        assert!(
-            begun.elapsed() < PATIENCE / 4,
-            "{now} of {key} are held, {} queues",
-            limiter.queues()
-        );
-        sleep(Duration::from_millis(5)).await;
-    }
+    let is_so = async || held(limiter, key).await == count;
+    eventually(&format!("{count} places of {key} are held"), is_so).await;
 }

@@ -7,7 +7,7 @@ use tower_throttle::store::{RedisStore, Store as _};
 
 use crate::redis_deployments::promises::{self, LONG};
 use support::cluster::Cluster;
-use support::errors::{assert_readable, bounded, everything};
+use support::errors::{assert_readable, bounded, eventually, everything};
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::{attempt, build, spend_by, under};
@@ -104,11 +104,8 @@ async fn a_server_that_is_killed_affects_its_own_keys_until_its_replica_takes_ov
             .await
             .expect("a server of its own");
     }
-    let deadline = Instant::now() + 3 * LONG;
-    while bounded(limiter.try_acquire(&*lost)).await.is_err() {
-        assert!(Instant::now() < deadline, "no replica takes over");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let is_back = async || limiter.try_acquire(&*lost).await.is_ok();
+    eventually("a replica takes over", is_back).await;
 
     let running = cluster.servers.iter_mut().filter(|it| it.is_running());
     running.for_each(RedisServer::kill9);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
@@ -17,6 +17,15 @@ pub async fn bounded<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future)
         .await
         .expect("an end to it, as it is bounded")
+}
+
+/// Waits until something is so, which a busy machine may delay.
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The store's error in one of the limiter's, which says nothing else.

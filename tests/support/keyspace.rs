@@ -1,13 +1,9 @@
 //! The keys of a server.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
+use crate::errors::eventually;
 use crate::redis_server::RedisServer;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The names of all keys.
 pub fn names(server: &RedisServer) -> BTreeSet<String> {
@@ -29,12 +25,7 @@ pub fn assert_all_expire(server: &RedisServer) {
 }
 
 pub async fn wait_until_empty(server: &RedisServer) {
-    let deadline = Instant::now() + PATIENCE;
-    while server.command::<u64>(&["DBSIZE"]) > 0 {
-        let late = Instant::now() > deadline;
-        assert!(!late, "still there: {:?}", names(server));
-        sleep(Duration::from_millis(10)).await;
-    }
+    eventually("no key is left", async || names(server).is_empty()).await;
 }
 
 /// A cluster of one server, which refuses a command whose keys lie in several hash slots.
@@ -44,11 +35,8 @@ pub async fn start_cluster() -> RedisServer {
     let mut add = vec!["CLUSTER", "ADDSLOTS"];
     add.extend(slots.iter().map(String::as_str));
     server.command::<()>(&add);
-    let deadline = Instant::now() + PATIENCE;
-    let state = || server.command::<String>(&["CLUSTER", "INFO"]);
-    while !state().contains("cluster_state:ok") {
-        assert!(Instant::now() < deadline, "{}", server.log());
-        sleep(Duration::from_millis(10)).await;
-    }
+    let info = async || server.command::<String>(&["CLUSTER", "INFO"]);
+    let is_ok = async || info().await.contains("cluster_state:ok");
+    eventually("the cluster is up", is_ok).await;
     server
 }

@@ -34,11 +34,8 @@ pub struct RedisServer {
     process: Option<Child>,
 }
 
-/// Why a server did not come up.
-enum Failure {
-    PortTaken,
-    Other(String),
-}
+/// Another process has the port.
+const PORT_TAKEN: &str = "Address already in use";
 
 impl RedisServer {
     /// Starts a server and returns once it answers.
@@ -68,8 +65,7 @@ impl RedisServer {
             match server.launch() {
                 Ok(()) => return server,
                 // Between the probe and the bind, another process took the port.
-                Err(Failure::PortTaken) => {}
-                Err(Failure::Other(why)) => panic!("{why}"),
+                Err(why) => assert!(why.contains(PORT_TAKEN), "{why}"),
             }
         }
         panic!("lost the race for a free port twenty times");
@@ -170,15 +166,10 @@ impl RedisServer {
             self.kill9();
         }
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.launch() {
-                Ok(()) => return,
-                Err(Failure::PortTaken) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                Err(Failure::PortTaken) => panic!("port {} stays taken", self.port),
-                Err(Failure::Other(why)) => panic!("{why}"),
-            }
+        while let Err(why) = self.launch() {
+            let is_over = Instant::now() > deadline;
+            assert!(why.contains(PORT_TAKEN) && !is_over, "{why}");
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -201,12 +192,8 @@ impl RedisServer {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    fn launch(&mut self) -> Result<(), Failure> {
-        self.spawn();
-        self.wait_until_ready()
-    }
-
-    fn spawn(&mut self) {
+    /// Starts it, or says why that fails.
+    fn launch(&mut self) -> Result<(), String> {
         let binary = &self.binary;
         let log = File::create(self.dir.path().join("log")).expect("a new file in our directory");
         // A file of its own comes first, if there is one.
@@ -229,18 +216,12 @@ impl RedisServer {
                 )
             });
         self.process = Some(process);
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let process = self.process.as_mut().expect("just launched");
             if let Some(status) = process.try_wait().expect("our own child") {
                 self.process = None;
-                let log = self.log();
-                let lost = log.contains("Address already in use");
-                let why = || Failure::Other(format!("redis-server: {status}\n{log}"));
-                return Err(if lost { Failure::PortTaken } else { why() });
+                return Err(format!("redis-server: {status}\n{}", self.log()));
             }
             // A stranger's server on this port would answer a PING too.
             let identity: RedisResult<String> = self.try_command(&["INFO", "server"]);
@@ -251,11 +232,7 @@ impl RedisServer {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let why = format!(
-                    "no answer from redis-server in {PATIENCE:?}\n{}",
-                    self.log()
-                );
-                return Err(Failure::Other(why));
+                return Err(format!("no answer from redis-server\n{}", self.log()));
             }
             thread::sleep(Duration::from_millis(2));
         }

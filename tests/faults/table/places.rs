@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use tower_throttle::Lost;
+use tower_throttle::Lost::{self, Abort, Continue};
 
+use super::deployments::{CLUSTER, SENTINELS};
+use super::network::PARTITIONED;
 use super::recovery::be_strict;
-use super::{deployments, memory, network, outage, process, server};
+use super::server::{BACK_EMPTY, PROMOTED};
+use super::{memory, outage, process, server};
 use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
 use crate::stage::PROCESSES;
@@ -16,130 +19,113 @@ const SHORT: Duration = Duration::from_secs(2);
 /// Work that takes longer than a lease.
 const LONG: Duration = Duration::from_secs(8);
 
-const PLAIN: Places = Places {
-    name: "none",
-    fault: Fault::PLAIN,
-    lost: Lost::Continue,
-    takes: SHORT,
-    most: LIMIT,
-};
+/// Beside those with places of the store, each process lets its share depart.
+const SHARES: usize = LIMIT + LIMIT / PROCESSES * PROCESSES;
+
+const FLUSHALL: Fault = lasting(SHORT, memory::FLUSHALL);
 
 pub(crate) const ALL: &[Places] = &[
-    PLAIN,
-    Places {
-        name: "FLUSHALL",
-        most: 2 * LIMIT,
-        ..FLUSHALL
-    },
-    strict("FLUSHALL, strict", FLUSHALL),
-    Places {
-        name: "kill -9, back empty",
-        most: 2 * LIMIT,
-        ..BACK_EMPTY
-    },
-    strict("kill -9, back empty, strict", BACK_EMPTY),
-    Places {
-        name: "promoted replica",
-        most: 2 * LIMIT,
-        ..PROMOTED
-    },
-    strict("promoted replica, strict", PROMOTED),
+    row("none", Fault::PLAIN, SHORT, Continue, LIMIT),
+    row("FLUSHALL", FLUSHALL, SHORT, Continue, 2 * LIMIT),
+    row("FLUSHALL, strict", strict(FLUSHALL), SHORT, Continue, LIMIT),
+    row("kill -9, back empty", BACK_EMPTY, LONG, Continue, 2 * LIMIT),
+    row(
+        "kill -9, back empty, strict",
+        strict(BACK_EMPTY),
+        LONG,
+        Continue,
+        LIMIT,
+    ),
+    row("promoted replica", PROMOTED, LONG, Continue, 2 * LIMIT),
+    row(
+        "promoted replica, strict",
+        strict(PROMOTED),
+        LONG,
+        Continue,
+        LIMIT,
+    ),
     // All leases end.
-    Places {
-        name: "SIGSTOP, SIGCONT",
-        most: 2 * LIMIT,
-        ..longer(server::STOPPED)
-    },
-    Places {
-        name: "SIGSTOP, SIGCONT, Lost::Abort",
-        lost: Lost::Abort,
-        ..longer(server::STOPPED)
-    },
+    row(
+        "SIGSTOP, SIGCONT",
+        longer(server::STOPPED),
+        LONG,
+        Continue,
+        2 * LIMIT,
+    ),
+    row(
+        "SIGSTOP, SIGCONT, Lost::Abort",
+        longer(server::STOPPED),
+        LONG,
+        Abort,
+        LIMIT,
+    ),
     // The leases of one process end.
-    Places {
-        name: "nothing passes to one of three",
-        most: LIMIT + CALLERS,
-        ..longer(network::PARTITIONED)
-    },
-    Places {
-        name: "nothing passes to one of three, Lost::Abort",
-        lost: Lost::Abort,
-        ..longer(network::PARTITIONED)
-    },
-    Places {
-        name: "one of three killed",
-        ..longer(process::KILLED)
-    },
-    Places {
-        name: "one of three stopped",
-        most: LIMIT + CALLERS,
-        ..longer(process::STOPPED)
-    },
-    Places {
-        name: "Outage::Local",
-        fault: outage::LOCAL,
-        takes: LONG,
-        // Beside those with places of the store, each process lets its share depart.
-        most: LIMIT + LIMIT / PROCESSES * PROCESSES,
-        ..PLAIN
-    },
-    Places {
-        name: "sentinel failover",
-        fault: deployments::SENTINELS,
-        takes: LONG,
-        most: 2 * LIMIT,
-        ..PLAIN
-    },
-    strict("cluster failover, strict, Lost::Abort", CLUSTER),
+    row(
+        "nothing passes to one of three",
+        longer(PARTITIONED),
+        LONG,
+        Continue,
+        LIMIT + CALLERS,
+    ),
+    row(
+        "nothing passes to one of three, Lost::Abort",
+        longer(PARTITIONED),
+        LONG,
+        Abort,
+        LIMIT,
+    ),
+    row(
+        "one of three killed",
+        longer(process::KILLED),
+        LONG,
+        Continue,
+        LIMIT,
+    ),
+    row(
+        "one of three stopped",
+        longer(process::STOPPED),
+        LONG,
+        Continue,
+        LIMIT + CALLERS,
+    ),
+    row("Outage::Local", outage::LOCAL, LONG, Continue, SHARES),
+    row("sentinel failover", SENTINELS, LONG, Continue, 2 * LIMIT),
+    row(
+        "cluster failover, strict, Lost::Abort",
+        strict(CLUSTER),
+        LONG,
+        Abort,
+        LIMIT,
+    ),
 ];
 
-const FLUSHALL: Places = Places {
-    fault: Fault {
-        lasts: Lasts::For(SHORT),
-        ..memory::FLUSHALL
-    },
-    ..PLAIN
-};
-
-const PROMOTED: Places = Places {
-    fault: server::PROMOTED,
-    takes: LONG,
-    ..PLAIN
-};
-
-const CLUSTER: Places = Places {
-    fault: deployments::CLUSTER,
-    lost: Lost::Abort,
-    takes: LONG,
-    ..PLAIN
-};
-
-const BACK_EMPTY: Places = Places {
-    fault: server::BACK_EMPTY,
-    takes: LONG,
-    ..PLAIN
-};
-
-const fn strict(name: &'static str, places: Places) -> Places {
+/// The most that may be in progress at once comes last.
+const fn row(name: &'static str, fault: Fault, takes: Duration, lost: Lost, most: usize) -> Places {
     Places {
         name,
-        fault: Fault {
-            limiter: be_strict,
-            ..places.fault
-        },
-        ..places
+        fault,
+        lost,
+        takes,
+        most,
+    }
+}
+
+const fn strict(fault: Fault) -> Fault {
+    Fault {
+        limiter: be_strict,
+        ..fault
     }
 }
 
 /// The fault lasts longer than a lease.
-const fn longer(fault: Fault) -> Places {
-    Places {
-        fault: Fault {
-            lasts: Lasts::For(Duration::from_millis(4_500)),
-            ..fault
-        },
-        takes: LONG,
-        ..PLAIN
+const fn longer(fault: Fault) -> Fault {
+    lasting(Duration::from_millis(4_500), fault)
+}
+
+const fn lasting(span: Duration, fault: Fault) -> Fault {
+    Fault {
+        lasts: Lasts::For(span),
+        ..fault
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -84,41 +84,26 @@ impl Connection<'_> {
     }
 
     async fn requests(&self) -> End {
-        let (send, chunks) = unbounded_channel();
-        let read = async {
-            let end = read(self.client, |bytes| {
-                self.light(&bytes);
-                if !self.awaits_reply.swap(true, Ordering::SeqCst) {
-                    let mut counts = self.state.round_trips.lock().expect("no panic");
-                    *counts.entry(self.number).or_default() += 1;
-                }
-                self.queue(&send, bytes);
-                true
-            });
-            let end = end.await;
-            drop(send);
-            end
-        };
-        let (end, written) = tokio::join!(read, self.write(chunks, self.server));
-        end.and(written).map_or(End::Broken, |()| End::Closed)
+        let flow = self.flow(self.client, self.server, |bytes| {
+            self.light(bytes);
+            if !self.awaits_reply.swap(true, Ordering::SeqCst) {
+                let mut counts = self.state.round_trips.lock().expect("no panic");
+                *counts.entry(self.number).or_default() += 1;
+            }
+            true
+        });
+        flow.await.map_or(End::Broken, |()| End::Closed)
     }
 
     async fn replies(&self) -> End {
-        let (send, chunks) = unbounded_channel();
-        let read = async {
-            let end = read(self.server, |mut bytes| {
-                self.awaits_reply.store(false, Ordering::SeqCst);
-                let mut lit = self.lit();
-                bytes.truncate(lit.unwrap_or(bytes.len()));
-                *lit = lit.map(|left| left - bytes.len());
-                self.queue(&send, bytes);
-                *lit != Some(0)
-            });
-            let end = end.await;
-            drop(send);
-            end
-        };
-        let (end, written) = tokio::join!(read, self.write(chunks, self.client));
+        let flow = self.flow(self.server, self.client, |bytes| {
+            self.awaits_reply.store(false, Ordering::SeqCst);
+            let mut lit = self.lit();
+            bytes.truncate(lit.unwrap_or(bytes.len()));
+            *lit = lit.map(|left| left - bytes.len());
+            *lit != Some(0)
+        });
+        let end = flow.await;
         if self.is_dead() {
             // The client does not see the end of the server.
             pending::<()>().await;
@@ -127,7 +112,39 @@ impl Connection<'_> {
             self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
             return End::Broken;
         }
-        end.and(written).map_or(End::Broken, |()| End::Closed)
+        end.map_or(End::Broken, |()| End::Closed)
+    }
+
+    /// Passes bytes on when they are due, until there are no more or `pass` has had enough.
+    async fn flow(
+        &self,
+        from: &TcpStream,
+        to: &TcpStream,
+        mut pass: impl FnMut(&mut Vec<u8>) -> bool,
+    ) -> io::Result<()> {
+        let (send, chunks) = unbounded_channel();
+        let read = async move {
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                from.readable().await?;
+                let count = match from.try_read(&mut buffer) {
+                    Ok(0) => return Ok(()),
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    Err(error) => return Err(error),
+                };
+                let mut bytes = buffer[..count].to_vec();
+                let goes_on = pass(&mut bytes);
+                let due = Instant::now() + self.state.weather.borrow().delay;
+                // Without a receiver, the connection is over.
+                let _ = send.send((due, bytes));
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+        };
+        let (read, written) = tokio::join!(read, self.write(chunks, to));
+        read.and(written)
     }
 
     /// Cuts the reply to these bytes, if that is their turn.
@@ -142,12 +159,6 @@ impl Connection<'_> {
             *self.lit() = Some(fuse.after);
             slot.take_if(|fuse| fuse.every.is_none());
         }
-    }
-
-    fn queue(&self, chunks: &UnboundedSender<Chunk>, bytes: Vec<u8>) {
-        let due = Instant::now() + self.state.weather.borrow().delay;
-        // Without a receiver, the connection is over.
-        let _ = chunks.send((due, bytes));
     }
 
     fn lit(&self) -> MutexGuard<'_, Option<usize>> {
@@ -181,22 +192,4 @@ impl Connection<'_> {
 
 fn is_dead(weather: &Weather, number: usize) -> bool {
     weather.swallows || number < weather.dead_below
-}
-
-/// Until there is no more, or `each` has had enough.
-async fn read(from: &TcpStream, mut each: impl FnMut(Vec<u8>) -> bool) -> io::Result<()> {
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        from.readable().await?;
-        match from.try_read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => {
-                if !each(buffer[..count].to_vec()) {
-                    return Ok(());
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
