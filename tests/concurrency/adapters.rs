@@ -4,11 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Version};
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use http::Version;
 use reqwest_middleware::ClientBuilder;
 use tokio::time::sleep;
 use tower::util::BoxCloneSyncService;
@@ -60,6 +56,20 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
             let sent = sender.clone().oneshot(format!("{}{path}", upstream.base));
             bounded(sent).await.expect("a response")
         };
+        // It is otherwise as ever.
+        let moved = get("/moved").await;
+        assert_eq!(held(&limiter, "a").await, 1);
+        assert_eq!(moved.url().as_str(), format!("{}/sized", upstream.base));
+        assert_eq!(
+            (moved.status().as_u16(), &moved.headers()["x-name"]),
+            (200, &"value".parse().expect("a value"))
+        );
+        assert_eq!(moved.version(), Version::HTTP_11);
+        assert_eq!(moved.content_length(), Some(5));
+        assert!(moved.extensions().get::<Departure>().is_some());
+        assert_eq!(moved.text().await.expect("a body"), "sized");
+        assert_eq!(held(&limiter, "a").await, 0);
+
         let mut ends = get("/300").await;
         assert_eq!(held(&limiter, "a").await, 1);
         ends.chunk().await.expect("a part").expect("a part");
@@ -105,52 +115,6 @@ async fn silent() -> String {
         sleep(Duration::from_secs(60)).await;
     });
     format!("http://{address}")
-}
-
-#[tokio::test]
-async fn a_reqwest_response_that_holds_a_place_is_otherwise_as_ever() {
-    let upstream = Streams::start().await;
-    for by in [by_middleware, by_layer] {
-        let limiter = limiter();
-        let sent = by(&limiter).oneshot(format!("{}/moved", upstream.base));
-        let response = bounded(sent).await.expect("a response");
-        assert_eq!(held(&limiter, "a").await, 1);
-        assert_eq!(response.url().as_str(), format!("{}/sized", upstream.base));
-        assert_eq!(
-            (response.status().as_u16(), &response.headers()["x-name"]),
-            (200, &"value".parse().expect("a value"))
-        );
-        assert_eq!(response.version(), Version::HTTP_11);
-        assert_eq!(response.content_length(), Some(5));
-        assert!(response.extensions().get::<Departure>().is_some());
-        assert_eq!(response.text().await.expect("a body"), "sized");
-        assert_eq!(held(&limiter, "a").await, 0);
-    }
-}
-
-#[tokio::test]
-async fn a_response_of_hyper_holds_the_place_until_its_body_ends_or_is_dropped() {
-    let (upstream, limiter) = (Streams::start().await, limiter());
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let layer = || ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-    let service = layer().layer(client.clone());
-    let request = |path: &str| {
-        let request = Request::get(format!("{}{path}", upstream.base));
-        request.body(Empty::new()).expect("a request")
-    };
-    let ends = bounded(service.clone().oneshot(request("/100"))).await;
-    let dropped = bounded(service.clone().oneshot(request("/60000"))).await;
-    let (ends, dropped) = (ends.expect("a response"), dropped.expect("a response"));
-    assert_eq!(held(&limiter, "a").await, 2);
-    bounded(ends.into_body().collect()).await.expect("a body");
-    assert_eq!(held(&limiter, "a").await, 1);
-    drop(dropped);
-    assert_eq!(held(&limiter, "a").await, 0);
-
-    let service = layer().unreported().layer(client);
-    let response = bounded(service.oneshot(request("/60000"))).await;
-    assert_eq!(held(&limiter, "a").await, 0);
-    drop(response);
 }
 
 #[tokio::test(start_paused = true)]

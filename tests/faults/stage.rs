@@ -126,6 +126,11 @@ impl Stage {
         });
     }
 
+    /// Does something with each proxy.
+    pub(crate) fn each(&self, work: impl FnMut(&Proxy)) {
+        self.proxies.iter().for_each(work);
+    }
+
     pub(crate) fn server(&mut self) -> &mut RedisServer {
         &mut self.servers[0]
     }

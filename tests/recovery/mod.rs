@@ -1,7 +1,6 @@
 //! Strict recovery: a real server loses the state of keys, and no window holds more than the quota allows.
 
 mod clocks;
-mod losses;
 mod quiet;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::generate_simple_self_signed;
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
 use crate::ports::spare_port;
@@ -14,25 +14,15 @@ use crate::redis_server::{RedisServer, installed};
 pub struct TlsServer {
     pub server: RedisServer,
     tls_port: u16,
-    authority: String,
     certificate: String,
     key: String,
 }
 
 impl TlsServer {
     pub fn start(extra: &[&str]) -> Self {
-        let mut params = CertificateParams::new([]).expect("no names");
-        let name = "an authority of these tests";
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_key = KeyPair::generate().expect("a key");
-        let authority = CertifiedIssuer::self_signed(params, authority_key).expect("an authority");
-        let key = KeyPair::generate().expect("a key");
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let params = CertificateParams::new(names).expect("names");
-        let certificate = params.signed_by(&key, &authority).expect("a certificate");
-        let (authority, certificate, key) =
-            (authority.pem(), certificate.pem(), key.serialize_pem());
+        let signed = generate_simple_self_signed(names).expect("a certificate");
+        let (certificate, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
         let tls_port = spare_port();
         let binary = installed();
         let server = RedisServer::start_as(binary, |dir| {
@@ -42,7 +32,7 @@ impl TlsServer {
             };
             let mut words = vec!["--tls-port".to_owned(), tls_port.to_string()];
             for (option, name, text) in [
-                ("--tls-ca-cert-file", "ca.pem", &authority),
+                ("--tls-ca-cert-file", "ca.pem", &certificate),
                 ("--tls-cert-file", "server.pem", &certificate),
                 ("--tls-key-file", "server.key", &key),
             ] {
@@ -54,7 +44,6 @@ impl TlsServer {
         Self {
             server,
             tls_port,
-            authority,
             certificate,
             key,
         }
@@ -64,7 +53,7 @@ impl TlsServer {
         format!("rediss://localhost:{}/", self.tls_port)
     }
 
-    /// A client that trusts the server's authority and has the same certificate.
+    /// A client that trusts the server's certificate, and has it itself.
     pub fn client(&self) -> Client {
         let client_tls = ClientTlsConfig {
             client_cert: self.certificate.clone().into_bytes(),
@@ -72,7 +61,7 @@ impl TlsServer {
         };
         let certificates = TlsCertificates {
             client_tls: Some(client_tls),
-            root_cert: Some(self.authority.clone().into_bytes()),
+            root_cert: Some(self.certificate.clone().into_bytes()),
         };
         Client::build_with_tls(self.url(), certificates).expect("valid certificates")
     }

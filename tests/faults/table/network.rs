@@ -27,7 +27,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "connections cut",
         inject: |stage| {
             for _ in 0..3 {
-                stage.proxies.iter().for_each(Proxy::cut);
+                stage.each(Proxy::cut);
                 wait_for_connections(stage);
             }
         },
@@ -49,55 +49,55 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "nothing passes for a while",
-        inject: |stage| stage.proxies.iter().for_each(Proxy::hold),
-        heal: |stage| stage.proxies.iter().for_each(Proxy::resume),
+        inject: |stage| stage.each(Proxy::hold),
+        heal: |stage| stage.each(Proxy::resume),
         ..Fault::PLAIN
     },
     PARTITIONED,
     Fault {
         name: "half-open connections, until TCP gives up",
-        inject: |stage| stage.proxies.iter().for_each(Proxy::swallow),
+        inject: |stage| stage.each(Proxy::swallow),
         heal: |stage| {
-            stage.proxies.iter().for_each(Proxy::heal);
-            stage.proxies.iter().for_each(Proxy::cut);
+            stage.each(Proxy::heal);
+            stage.each(Proxy::cut);
         },
         ..Fault::PLAIN
     },
     Fault {
         name: "half-open connections",
-        inject: |stage| stage.proxies.iter().for_each(Proxy::swallow),
-        heal: |stage| stage.proxies.iter().for_each(Proxy::heal),
+        inject: |stage| stage.each(Proxy::swallow),
+        heal: |stage| stage.each(Proxy::heal),
         ..Fault::PLAIN
     },
     Fault {
         name: "connections refused",
         inject: |stage| {
-            stage.proxies.iter().for_each(Proxy::refuse);
-            stage.proxies.iter().for_each(Proxy::cut);
+            stage.each(Proxy::refuse);
+            stage.each(Proxy::cut);
         },
-        heal: |stage| stage.proxies.iter().for_each(Proxy::accept),
+        heal: |stage| stage.each(Proxy::accept),
         ..Fault::PLAIN
     },
     Fault {
         name: "connections reset when made",
         inject: |stage| {
             // Nobody listens there.
-            stage.proxies.iter().for_each(|it| it.lead_to(1));
-            stage.proxies.iter().for_each(Proxy::cut);
+            stage.each(|it| it.lead_to(1));
+            stage.each(Proxy::cut);
         },
         heal: |stage| {
             let port = stage.servers[0].port();
-            stage.proxies.iter().for_each(|it| it.lead_to(port));
+            stage.each(|it| it.lead_to(port));
         },
         ..Fault::PLAIN
     },
     Fault {
         name: "200 ms each way",
         store: |store| store.timeout(Duration::from_secs(5)),
-        inject: |stage| stage.proxies.iter().for_each(|it| it.delay(SLOW)),
+        inject: |stage| stage.each(|it| it.delay(SLOW)),
         // Requests with grants depart first.
         lasts: Lasts::UntilDeparted(4 * LIMIT as usize),
-        heal: |stage| stage.proxies.iter().for_each(|it| it.delay(Duration::ZERO)),
+        heal: |stage| stage.each(|it| it.delay(Duration::ZERO)),
         ..Fault::PLAIN
     },
 ];
