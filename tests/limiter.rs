@@ -159,26 +159,6 @@ async fn a_permit_is_not_valid_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_request_gets_another_grant_and_keeps_its_place() {
-    let limiter = build(per_second(1));
-    let start = Instant::now();
-    limiter.acquire("a").await.expect("a permit");
-    let mut first = Box::pin(limiter.acquire("a"));
-    let mut second = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut first).is_pending());
-    assert!(poll!(&mut second).is_pending());
-    sleep(SECOND / 2).await;
-    // All of them sleep through the first departure and its guard.
-    advance(SECOND).await;
-    let first = async { (first.await.expect("a permit"), start.elapsed()) };
-    let second = async { (second.await.expect("a permit"), start.elapsed()) };
-    let ((_, first), (_, second)) = tokio::join!(first, second);
-    let history: History = [Duration::ZERO, first, second].into_iter().collect();
-    history.assert_at_most(1, SECOND);
-    assert!(first < second && second < SECOND * 4, "{second:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn nothing_is_left_when_a_key_falls_idle() {
     let limiter = build(per_second(1));
     let waits = (0..40).map(|number| limiter.acquire(format!("key {}", number % 20)));

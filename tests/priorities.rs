@@ -199,44 +199,6 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
     assert!(reserve(0.5, 0.5).is_ok());
 }
 
-/// The part that requests of a low priority get under a flood of others, in what they cost in the end.
-#[tokio::test(start_paused = true)]
-async fn a_reserve_holds_where_costs_are_corrected_and_permits_are_given_back() {
-    for gives_back in [false, true] {
-        let builder = Limiter::builder().quota(Quota::per_second(50));
-        let builder = builder.reserve(Priority::Low, 0.1);
-        let limiter = build(builder.store(FailingStore::new(MemoryStore::new())));
-        let (departed, mut departures) = unbounded_channel();
-        for nth in 0..4_000 {
-            let priority = match nth {
-                ..3_000 => Priority::High,
-                _ => Priority::Low,
-            };
-            let (limiter, departed) = (limiter.clone(), departed.clone());
-            tokio::spawn(async move {
-                let is_low = priority == Priority::Low;
-                let acquire = limiter.acquire("a").cost(1 + u32::from(is_low));
-                let permit = acquire.priority(priority).await.expect("a permit");
-                if is_low && gives_back && nth % 2 == 0 {
-                    return permit.forfeit();
-                }
-                if is_low {
-                    sleep(SECOND / 20).await;
-                    let charge = permit.into_charge();
-                    charge.settle("requests", 1).expect("a correction");
-                }
-                // There is no receiver after the test.
-                let _ = departed.send(is_low);
-            });
-        }
-        sleep(SECOND * 30).await;
-        let departed: Vec<_> = std::iter::from_fn(|| departures.try_recv().ok()).collect();
-        let low = departed.iter().filter(|is_low| **is_low).count();
-        let part = low as f64 / departed.len() as f64;
-        assert!((0.07..=0.13).contains(&part), "{gives_back}: {part}");
-    }
-}
-
 /// A server refuses requests of lower levels and of shares that use more than their part first.
 #[tokio::test(start_paused = true)]
 async fn a_server_refuses_first_what_would_wait_longest() {

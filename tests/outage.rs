@@ -1,0 +1,368 @@
+//! Requests while the store is out, under each outage policy, on a paused clock.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use support::load::{Load, since};
+use support::spend::{attempt, build};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::test_util::{FailingStore, Fault};
+use tower_throttle::{Error, Limiter, Outage, Quota};
+
+use crate::telemetry::stores::Sharded;
+
+const LIMIT: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// The time that each answer takes.
+const LATENCY: Duration = Duration::from_millis(1);
+
+/// The time after which a call to a store that hangs fails.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A store that cannot be reached, one that hangs, and one that accepts no writes.
+const FAULTS: [Fault; 3] = [Fault::Unreachable, Fault::LostReply, Fault::ReadOnly];
+
+fn store() -> FailingStore {
+    FailingStore::new(MemoryStore::new()).latency(LATENCY)
+}
+
+fn fail(store: &FailingStore, fault: Fault) {
+    store.set_latency(match fault {
+        Fault::LostReply => TIMEOUT,
+        _ => LATENCY,
+    });
+    store.fail_with(fault);
+}
+
+fn recover(store: &FailingStore) {
+    store.set_latency(LATENCY);
+    store.recover();
+}
+
+fn limiter(store: &FailingStore, outage: Outage) -> Limiter {
+    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    build(builder.store(store.clone()).outage(outage))
+}
+
+fn assert_out<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let error = answer.expect_err("the store is out");
+    assert!(error.is_store(), "{error:?}");
+    let message = "the store is out, and cannot say when the request may depart";
+    assert_eq!(error.to_string(), message);
+}
+
+/// So many requests that arrive one after the other.
+async fn queue(limiter: &Limiter, count: u32) -> Vec<JoinHandle<Instant>> {
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let acquire = limiter.acquire("a");
+        queue.push(tokio::spawn(async move {
+            let permit = acquire.await.expect("it comes back");
+            assert!(permit.is_valid());
+            Instant::now()
+        }));
+        sleep(Duration::from_millis(50)).await;
+    }
+    queue
+}
+
+/// The last departure of a queue. All have departed in their order.
+async fn last(queue: Vec<JoinHandle<Instant>>) -> Instant {
+    let mut departed = Vec::new();
+    for departure in queue {
+        departed.push(departure.await.expect("no panic"));
+    }
+    assert!(departed.is_sorted(), "{departed:?}");
+    departed[departed.len() - 1]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_until_its_bound_or_for_five_seconds() {
+    for fault in FAULTS {
+        let store = store();
+        let limiter = limiter(&store, Outage::Deny);
+        fail(&store, fault);
+        // The first time, the limiter does not know of the outage yet.
+        for _ in 0..2 {
+            let bounds = [Some(200), Some(2_000), Some(20_000)];
+            let waiting = bounds.into_iter().chain([None; 100]).map(async |bound| {
+                let (start, acquire) = (Instant::now(), limiter.acquire("a"));
+                let (bound, slack) = match bound.map(Duration::from_millis) {
+                    Some(bound) => {
+                        assert_out(acquire.max_wait(bound).await);
+                        (bound, 100)
+                    }
+                    None => {
+                        assert_out(acquire.await);
+                        (Duration::from_secs(5), 1_100)
+                    }
+                };
+                let most = bound + Duration::from_millis(slack);
+                let waited = start.elapsed();
+                assert!((bound..=most).contains(&waited), "{fault:?}: {waited:?}");
+            });
+            join_all(waiting).await;
+        }
+        recover(&store);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(limiter.queues(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_wait_fails_at_once() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Deny);
+    fail(&store, Fault::LostReply);
+    assert_out(limiter.try_acquire("a").await);
+    let start = Instant::now();
+    for _ in 0..100 {
+        assert_out(limiter.try_acquire("a").await);
+        assert_out(limiter.acquire("a").max_wait(Duration::ZERO).await);
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_store_is_back_all_go_on_in_their_order() {
+    for fault in FAULTS {
+        let store = store();
+        let limiter = limiter(&store, Outage::Deny);
+        fail(&store, fault);
+        let start = Instant::now();
+        let queue = queue(&limiter, 3 * LIMIT).await;
+        sleep(Duration::from_secs(2)).await;
+        recover(&store);
+        let last = last(queue).await - start;
+        // 3.5 s of outage, a second until a probe, and three windows.
+        assert!(last < Duration::from_secs(8), "{fault:?}: {last:?}");
+        assert!(!limiter.health().is_out());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_is_out_does_not_concern_the_others() {
+    let store = Sharded::default();
+    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    let limiter = build(builder.store(store.clone()));
+    for (key, other) in [("a", "b"), ("b", "a")] {
+        store.out(&[key]);
+        assert_out(limiter.try_acquire(key).await);
+        attempt(&limiter, other, 1).await.expect("it works");
+        let health = limiter.health();
+        assert!(health.is_out() && health.shards_out() == 1);
+        let waiting = tokio::spawn(limiter.acquire(key));
+        sleep(Duration::from_secs(3)).await;
+        assert!(!waiting.is_finished());
+        store.out(&[]);
+        waiting.await.expect("no panic").expect("it is back");
+        assert!(!limiter.health().is_out());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_departs_while_the_store_is_out_and_the_limit_holds_once_it_is_back() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Allow);
+    fail(&store, Fault::Unreachable);
+    let start = Instant::now();
+    for cost in [1, LIMIT] {
+        for answer in join_all((0..1_000).map(|_| limiter.acquire("a").cost(cost))).await {
+            let permit = answer.expect("everything departs");
+            assert!(permit.is_valid() && !permit.is_counted());
+        }
+    }
+    attempt(&limiter, "a", 1).await.expect("everything departs");
+    assert!(start.elapsed() < Duration::from_millis(10));
+    recover(&store);
+    sleep(Duration::from_secs(2)).await;
+    assert!(!limiter.health().is_out());
+    for nth in 0..2 * LIMIT {
+        assert_eq!(attempt(&limiter, "a", 1).await.is_ok(), nth < LIMIT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_in_this_process() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Allow);
+    fail(&store, Fault::Unreachable);
+    limiter.acquire("a").await.expect("everything departs");
+    let until = Instant::now() + Duration::from_secs(3);
+    let pause = limiter.pause("a", until).await;
+    pause.expect_err("the store does not get it");
+    limiter.acquire("a").await.expect("after the pause");
+    assert!(Instant::now() >= until);
+}
+
+const SHARE: u32 = 3;
+const LOCAL: Outage = Outage::Local { share: 0.3 };
+
+/// The departures of each replica, whose callers ask without end, while the store has these faults for so long.
+async fn departures(phases: &[(Option<Fault>, u64)], replicas: u32) -> Vec<History> {
+    let store = store();
+    let limiters = (0..replicas).map(|_| limiter(&store, LOCAL));
+    let loads: Vec<_> = limiters.map(|limiter| Load::of("a", [&limiter])).collect();
+    for &(fault, millis) in phases {
+        match fault {
+            Some(fault) => fail(&store, fault),
+            None => recover(&store),
+        }
+        sleep(Duration::from_millis(millis)).await;
+    }
+    join_all(loads.into_iter().map(Load::history)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_window_holds_more_than_the_quota_and_the_share() {
+    for fault in FAULTS.map(Some) {
+        let phases = [
+            (None, 2_500),
+            (fault, 4_200),
+            (None, 3_300),
+            (fault, 5_700),
+            (None, 4_000),
+        ];
+        let histories = departures(&phases, 1).await;
+        histories[0].assert_at_most(u64::from(LIMIT + SHARE), WINDOW);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_keep_to_their_shares_while_it_lasts() {
+    let phases = [(None, 2_000), (Some(Fault::Unreachable), 20_000)];
+    for history in departures(&phases, 3).await {
+        // Departures that the store has granted are over by then.
+        let during = since(&history, Duration::from_secs(10));
+        during.assert_at_most(SHARE.into(), WINDOW);
+        assert!(during.len() >= 3 * 10, "{}", during.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_go_back_to_the_store_in_their_order() {
+    let store = store();
+    let limiter = limiter(&store, LOCAL);
+    fail(&store, Fault::Unreachable);
+    let queue = queue(&limiter, 60).await;
+    recover(&store);
+    let back = Instant::now();
+    // By the share alone, the last would take sixteen seconds more.
+    let last = last(queue).await - back;
+    assert!(last < Duration::from_secs(8), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_pauses_and_costs_are_those_of_the_share() {
+    let store = store();
+    let limiter = limiter(&store, LOCAL);
+    let look = async || limiter.peek("a").await.expect("an answer");
+    fail(&store, Fault::Unreachable);
+    assert_out(limiter.acquire("a").cost(SHARE + 1).await);
+    limiter.acquire("a").await.expect("its share");
+    assert_eq!(look().await.remaining(), SHARE - 1);
+    let pause = limiter.pause("a", Instant::now() + 5 * WINDOW).await;
+    pause.expect_err("the store is out");
+    assert!(look().await.delay() > 4 * WINDOW);
+    limiter.resume("a").await.expect_err("the store is out");
+    assert!(look().await.delay().is_zero());
+}
+
+/// A share of less than one request keeps the rate.
+#[tokio::test(start_paused = true)]
+async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
+    const SECONDS: u32 = 10;
+    for (quota, replicas, together) in [
+        ("10/s", 20, 20),
+        ("10/s gcra burst=6", 3, 6),
+        ("10/s leaky-bucket capacity=2", 5, 5),
+    ] {
+        let quota: Quota = quota.parse().expect("a quota");
+        let store = store();
+        fail(&store, Fault::Unreachable);
+        let share = 1.0 / f64::from(replicas);
+        let limiters = (0..replicas).map(|_| {
+            let builder = Limiter::builder().quota(quota).store(store.clone());
+            build(builder.outage(Outage::Local { share }))
+        });
+        let limiters: Vec<_> = limiters.collect();
+        let start = Instant::now();
+        let mut departed = 0;
+        while start.elapsed() < WINDOW * SECONDS {
+            let mut now = 0;
+            for limiter in &limiters {
+                while attempt(limiter, "a", 1).await.is_ok() {
+                    now += 1;
+                }
+            }
+            departed += now;
+            assert!(now <= together, "{quota} by {replicas}: {now} at once");
+            sleep(WINDOW / 100).await;
+        }
+        let most = together + quota.limit() * SECONDS;
+        assert!(
+            (most / 2..=most).contains(&departed),
+            "{quota} by {replicas}: {departed} of {most}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_out_is_probed_once_for_each_pause() {
+    for outage in [Outage::Deny, Outage::Allow, Outage::Local { share: 0.5 }] {
+        let store = store();
+        let limiter = limiter(&store, outage);
+        fail(&store, Fault::Unreachable);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(30) {
+            let requests = (0..20).map(|key| {
+                let acquire = limiter.acquire(key.to_string());
+                acquire.max_wait(Duration::from_millis(100))
+            });
+            join_all(requests).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+        let (pings, calls) = (store.pings(), store.calls());
+        assert!(calls <= 20, "{outage:?}: {calls} calls");
+        // At least half a second apart and at most a second, after the first few.
+        assert!((28..=70).contains(&pings), "{outage:?}: {pings} pings");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_only_pings_is_called_as_rarely() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Deny);
+    fail(&store, Fault::ReadOnly);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        assert_out(limiter.acquire("a").await);
+    }
+    let (pings, calls) = (store.pings(), store.calls());
+    assert!(calls <= 150 && pings <= 150, "{calls} calls, {pings} pings");
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_reports_the_outage_its_cause_and_its_end() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Deny);
+    assert!(!limiter.health().is_out() && limiter.health().since().is_none());
+    sleep(Duration::from_secs(1)).await;
+    let start = Instant::now();
+    fail(&store, Fault::Unreachable);
+    assert_out(limiter.try_acquire("a").await);
+    sleep(Duration::from_secs(60)).await;
+    let health = limiter.health();
+    assert!(health.is_out() && health.since() >= Some(start));
+    assert!(health.since() < Some(start + Duration::from_secs(1)));
+    let error = health.error().expect("it is out");
+    assert_eq!(error.to_string(), "the store cannot be reached");
+    // Without any request.
+    recover(&store);
+    sleep(Duration::from_secs(2)).await;
+    assert!(!limiter.health().is_out());
+}

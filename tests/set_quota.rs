@@ -1,0 +1,242 @@
+//! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use http::{Request, Response};
+use support::load::{Load, since};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
+use support::spend::{attempt, build};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower::{Layer as _, ServiceExt as _};
+use tower_throttle::store::RedisStore;
+use tower_throttle::test_util::history::History;
+use tower_throttle::{
+    Acquire, Algorithm, ErrorKind, Limiter, Permit, Quota, Snapshot, ThrottleLayer, key,
+};
+
+use crate::limiter::{GUARD, per_second};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The time between two departures with a limit of 1.
+const STEP: Duration = Duration::from_millis(1_010);
+
+/// Longer than a test waits on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn set(limiter: &Limiter, quota: Quota) {
+    limiter.set_quota(quota).expect("a valid quota");
+}
+
+/// A request that waits.
+async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    waiter
+}
+
+async fn granted(limiter: &Limiter) -> Permit {
+    attempt(limiter, "a", 1).await.expect("a permit")
+}
+
+async fn limited(limiter: &Limiter) -> Snapshot {
+    attempt(limiter, "a", 1).await.expect_err("it is limited")
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_clones_see_the_change() {
+    let limiter = build(per_second(1));
+    let clone = limiter.clone();
+    let service = tower::service_fn(|_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(()))
+    });
+    let service = ThrottleLayer::new(limiter.clone())
+        .key(key::constant("a"))
+        .layer(service);
+    let quotas = [Quota::per_second(2), Quota::per_minute(9)];
+    clone.set_quotas(quotas).expect("valid quotas");
+    assert_eq!(limiter.policy().quotas(), quotas);
+    assert_eq!(limiter.policy().label(), clone.policy().label());
+    let start = Instant::now();
+    for _ in 0..2 {
+        let response = service.clone().oneshot(Request::new(())).await;
+        response.expect("a response");
+    }
+    assert!(start.elapsed().is_zero());
+    limited(&limiter).await;
+    limited(&clone).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_quotas_change_nothing_and_are_named() {
+    let limiter = build(per_second(1));
+    granted(&limiter).await;
+    let waiter = waiter(&limiter).await;
+    let before = limiter.policy();
+    let good = Quota::per_second(7);
+    for (quotas, problem) in [
+        (vec![], "quota: at least one is needed"),
+        (
+            vec![good, Quota::per_second(0)],
+            "quota `0/s`: the limit is zero",
+        ),
+        (vec![good, good], "is given twice"),
+    ] {
+        let error = limiter.set_quotas(quotas).expect_err("invalid");
+        assert!(error.to_string().contains(problem), "{error}");
+        assert!(Arc::ptr_eq(&limiter.policy(), &before));
+    }
+    assert!(limited(&limiter).await.delay() >= STEP);
+    let waited = waiter.await.expect("a permit").waited();
+    assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_the_policy_stays() {
+    let builder = per_second(1).name("search").buffer(GUARD * 3);
+    let limiter = build(builder.max_wait(SECOND * 2).max_waiting(1));
+    let quotas = [Quota::new(1, SECOND / 2), Quota::per_hour(9)];
+    limiter.set_quotas(quotas).expect("valid quotas");
+    let policy = limiter.policy();
+    assert_eq!(policy.name(), Some("search"));
+    assert_eq!((policy.buffer(), policy.guard()), (GUARD * 3, GUARD));
+
+    granted(&limiter).await;
+    let step = SECOND / 2 + GUARD * 4;
+    assert_eq!(limited(&limiter).await.delay(), step);
+    let waits = waiter(&limiter).await;
+    let error = limiter.acquire("a").await.expect_err("one waits already");
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
+    drop(waits);
+    set(&limiter, Quota::per_hour(1));
+    let error = limiter.acquire("a").await.expect_err("an hour is too long");
+    assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_algorithm_starts_from_zero_and_the_former_one_continues() {
+    let limiter = build(per_second(2));
+    granted(&limiter).await;
+    granted(&limiter).await;
+    limited(&limiter).await;
+    let gcra = Algorithm::Gcra { burst: 2 };
+    set(&limiter, Quota::per_second(2).algorithm(gcra));
+    granted(&limiter).await;
+    set(&limiter, Quota::per_second(2));
+    limited(&limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_depart_at_once_under_a_raised_quota() {
+    let limiter = build(Limiter::builder().quota(Quota::per_hour(1)).guard(GUARD));
+    granted(&limiter).await;
+    let waiters = [waiter(&limiter).await, waiter(&limiter).await];
+    let waiters = tokio::spawn(join_all(waiters));
+    sleep(3 * SECOND).await;
+    let start = Instant::now();
+    set(&limiter, Quota::per_hour(3));
+    for permit in waiters.await.expect("no panic") {
+        permit.expect("a permit");
+    }
+    assert!(start.elapsed() < GUARD, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_keep_to_a_lowered_quota_and_to_their_order() {
+    let limiter = build(per_second(10));
+    let start = Instant::now();
+    let mut waiters = Vec::new();
+    for place in 0..30 {
+        let acquire = limiter.acquire("a");
+        waiters.push(tokio::spawn(async move {
+            acquire.await.expect("a permit");
+            (start.elapsed(), place)
+        }));
+        tokio::task::yield_now().await;
+    }
+    sleep(SECOND / 2).await;
+    set(&limiter, Quota::per_second(4));
+    let departed = join_all(waiters).await.into_iter();
+    let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
+    assert!(departed.is_sorted(), "{departed:?}");
+    let after: History = departed[10..].iter().map(|(at, _)| *at).collect();
+    after.assert_at_most(4, SECOND);
+    let last = departed[29].0;
+    assert!(last >= 5 * SECOND && last < STEP * 6, "{last:?}");
+}
+
+/// Nothing else would tell its caller that it can never depart.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_costs_more_than_the_new_quota_holds_fails() {
+    let limiter = build(per_second(5));
+    granted(&limiter).await;
+    let costly = tokio::spawn(limiter.acquire("a").cost(5));
+    sleep(SECOND / 10).await;
+    set(&limiter, Quota::per_second(2));
+    let error = costly.await.expect("no panic").expect_err("too costly");
+    assert_eq!(error.kind(), ErrorKind::InvalidCost, "{error}");
+    granted(&limiter).await;
+}
+
+/// As a rollout does it: 100 per window become 60, one replica after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
+    const WINDOW: Duration = Duration::from_secs(1);
+    let server = RedisServer::start();
+    let mut replicas = Vec::new();
+    for _ in 0..3 {
+        let builder = Limiter::builder().quota(Quota::new(100, WINDOW));
+        let store = server.store().await;
+        replicas.push(build(builder.guard(GUARD * 5).store(store)));
+    }
+    let load = Load::of("a", &replicas);
+    sleep(2 * WINDOW).await;
+    for replica in &replicas {
+        set(replica, Quota::new(60, WINDOW));
+        sleep(WINDOW * 2 / 5).await;
+    }
+    // Departures that were granted under the old quota are over by now.
+    let changed = load.elapsed();
+    sleep(4 * WINDOW).await;
+    let all = load.history().await;
+    all.assert_at_most(100, WINDOW);
+    assert!(all.most_in_any(WINDOW) > 60, "the old quota was in use");
+    let after = since(&all, changed);
+    after.assert_at_most(60, WINDOW);
+    assert!(after.len() >= 120, "{} departures", after.len());
+}
+
+/// Requests of a process far from the server, while others with a log of another shape depart all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_of_other_shapes_do_not_keep_a_process_from_departing() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port());
+    proxy.delay(Duration::from_millis(20));
+    let quota = |text: &str| Limiter::builder().quota(text.parse().expect("a quota"));
+    let store = RedisStore::connect(&proxy.url()).await;
+    let far = build(quota("50/100ms").store(store.expect("a connection")));
+    let mut traffic = JoinSet::new();
+    for _ in 0..5 {
+        let near = build(quota("60/100ms").store(server.store().await));
+        traffic.spawn(async move {
+            loop {
+                near.acquire("a").await.expect("a permit");
+                sleep(Duration::from_millis(15)).await;
+            }
+        });
+    }
+    sleep(Duration::from_millis(300)).await;
+    let requests = join_all((0..50).map(|_| far.acquire("a")));
+    let permits = timeout(PATIENCE, requests).await;
+    for permit in permits.expect("none waits forever") {
+        permit.expect("a permit");
+    }
+    assert!(!far.health().is_out());
+    traffic.shutdown().await;
+}
