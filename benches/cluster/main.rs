@@ -20,11 +20,9 @@ use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::load::load;
-use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::redis::Meter;
-use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Meter, Output, Rounds, Table, begin, count, figure, load, measure, ratio, text, turns,
+};
 
 const ROUNDS: usize = 7;
 const CALLERS: usize = 256;

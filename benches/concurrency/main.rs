@@ -15,11 +15,9 @@ use redis::aio::MultiplexedConnection;
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::load::load;
-use tower_throttle_benches::output::{Output, Table, count, ratio, text};
-use tower_throttle_benches::redis::{Script, connect, store};
-use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Output, Rounds, Script, Table, begin, connect, count, load, measure, ratio, store, text, turns,
+};
 
 const ROUNDS: usize = 5;
 const CALLERS: usize = 64;

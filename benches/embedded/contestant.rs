@@ -18,8 +18,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::{self, Key};
 use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer};
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::rounds::median;
+use tower_throttle_benches::{Departures, median};
 
 pub(crate) const GOVERNOR: &str = "governor 0.10, check_key";
 pub(crate) const ACQUIRE: &str = "tower-throttle, GCRA, acquire";

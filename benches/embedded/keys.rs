@@ -10,8 +10,7 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
 use tower_throttle::key::Key;
 use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
-use tower_throttle_benches::rounds::{Rounds, turns};
+use tower_throttle_benches::{Output, Rounds, Table, figure, ratio, text, turns};
 
 use crate::contestant::GOVERNOR;
 

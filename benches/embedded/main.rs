@@ -19,9 +19,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use tokio::runtime::Handle;
-use tower_throttle_benches::begin;
-use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
-use tower_throttle_benches::rounds::{Rounds, turns};
+use tower_throttle_benches::{Output, Rounds, Table, begin, figure, ratio, text, turns};
 
 use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
 

@@ -6,13 +6,9 @@ use std::time::Duration;
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::begin;
-use tower_throttle_benches::contestant::Contestant;
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::output::{Output, Table, count, ratio, text};
-use tower_throttle_benches::peers::Rate;
-use tower_throttle_benches::redis::store;
-use tower_throttle_benches::rounds::{Rounds, turns};
+use tower_throttle_benches::{
+    Contestant, Departures, Output, Rate, Rounds, Table, begin, count, ratio, store, text, turns,
+};
 
 const CALLERS: usize = 512;
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];

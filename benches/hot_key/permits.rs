@@ -6,14 +6,10 @@ use anyhow::ensure;
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::begin;
-use tower_throttle_benches::contestant::Contestant;
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::load::{Load, load};
-use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::peers::Rate;
-use tower_throttle_benches::redis::{Meter, store};
-use tower_throttle_benches::rounds::{Rounds, turns};
+use tower_throttle_benches::{
+    Contestant, Departures, Load, Meter, Output, Rate, Rounds, Table, begin, count, figure, load,
+    ratio, store, text, turns,
+};
 
 const RATE: Rate = Rate {
     limit: 100_000,

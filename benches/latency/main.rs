@@ -16,12 +16,10 @@ use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::output::{Output, Table, figure, ratio, text};
-use tower_throttle_benches::peers::{Peer, Rate};
-use tower_throttle_benches::redis::{Meter, Script, connect};
-use tower_throttle_benches::rounds::{Rounds, quantile, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Departures, Meter, Output, Peer, Rate, Rounds, Script, Table, begin, connect, figure, measure,
+    quantile, ratio, text, turns,
+};
 
 const ROUNDS: usize = 7;
 /// Number of calls of each kind in a round.

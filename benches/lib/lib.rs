@@ -4,21 +4,27 @@
 //! `cargo bench -p tower-throttle-benches --bench NAME` runs one benchmark, and `scripts/bench` all of them. Options follow
 //! `--`: `--check` fails if a bound is missed, `--quick` takes a tenth of the time, and `--json` prints lines of JSON.
 
-pub mod contestant;
-pub mod departures;
-pub mod load;
+mod contestant;
+mod departures;
+mod load;
 pub mod migrating;
-pub mod output;
-pub mod peers;
-pub mod redis;
-pub mod rounds;
+mod output;
+mod peers;
+mod redis;
+mod rounds;
 
 use anyhow::bail;
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use self::output::Output;
+pub use self::contestant::{Contestant, Recorded};
+pub use self::departures::Departures;
+pub use self::load::{Load, load};
+pub use self::output::{Cell, Options, Output, Table, count, figure, ratio, text};
+pub use self::peers::{Peer, Rate};
+pub use self::redis::{Meter, Script, Traffic, connect, store};
+pub use self::rounds::{Rounds, median, quantile, turns};
 
 /// Runs a benchmark with the options of the command line, on this thread and so many others. `about` is the first line
 /// of the help.

@@ -19,11 +19,10 @@ use support::redis_server::RedisServer;
 use tokio::time::{sleep, sleep_until};
 use tower_throttle::key::Key;
 use tower_throttle::{Decision, Limiter, Permit, Quota};
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::redis::{Meter, Traffic, store};
-use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Departures, Meter, Output, Rounds, Table, Traffic, begin, count, figure, measure, ratio, store,
+    text, turns,
+};
 
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];
 const WINDOW: Duration = Duration::from_secs(30);

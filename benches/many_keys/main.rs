@@ -12,13 +12,10 @@ use std::time::Duration;
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::contestant::{Contestant, Recorded};
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::peers::Rate;
-use tower_throttle_benches::redis::{Meter, store};
-use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Contestant, Departures, Meter, Output, Rate, Recorded, Rounds, Table, begin, count, figure,
+    measure, ratio, store, text, turns,
+};
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;

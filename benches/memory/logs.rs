@@ -10,10 +10,7 @@ use support::redis_server::RedisServer;
 use tokio::time::{Instant, sleep_until};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::begin;
-use tower_throttle_benches::departures::Departures;
-use tower_throttle_benches::output::{Cell, Output, Table, count, figure, text};
-use tower_throttle_benches::redis::store;
+use tower_throttle_benches::{Cell, Departures, Output, Table, begin, count, figure, store, text};
 
 use crate::{ORIGIN, command, length, send, usage};
 

@@ -7,9 +7,7 @@ use futures_util::future::try_join_all;
 use redis::Cmd;
 use support::redis_server::RedisServer;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::begin;
-use tower_throttle_benches::output::{Output, Table, figure, text};
-use tower_throttle_benches::redis::store;
+use tower_throttle_benches::{Output, Table, begin, figure, store, text};
 
 use crate::{ORIGIN, command, length, send, usage};
 

@@ -20,9 +20,9 @@ use support::redis_server::RedisServer;
 use tokio::time::Instant;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::output::{Cell, Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::redis::{Meter, Traffic};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Cell, Meter, Output, Table, Traffic, begin, count, figure, measure, ratio, text,
+};
 
 const PROCESSES: [u32; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.

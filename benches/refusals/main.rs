@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use support::redis_server::RedisServer;
-use tower_throttle_benches::output::{Output, Table, count, ratio, text};
-use tower_throttle_benches::redis::Meter;
-use tower_throttle_benches::rounds::{Rounds, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Meter, Output, Rounds, Table, begin, count, measure, ratio, text, turns,
+};
 
 use self::refusing::{Refusing, TOWER_GOVERNOR};
 

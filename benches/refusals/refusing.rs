@@ -17,8 +17,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::peers::{Peer, Rate};
-use tower_throttle_benches::redis::store;
+use tower_throttle_benches::{Peer, Rate, store};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

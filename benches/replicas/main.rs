@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use futures_util::future::try_join_all;
-use tower_throttle_benches::output::{Options, Output, Table, count, ratio, text};
-use tower_throttle_benches::{begin, measure_into};
+use tower_throttle_benches::{Options, Output, Table, begin, count, measure_into, ratio, text};
 
 use self::trial::{Limit, Replica, Report, Setup};
 

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::redis_server::RedisServer;
-use tower_throttle_benches::output::{Output, Table, count, figure, ratio, text};
-use tower_throttle_benches::rounds::{Rounds, median, turns};
-use tower_throttle_benches::{begin, measure};
+use tower_throttle_benches::{
+    Output, Rounds, Table, begin, count, figure, measure, median, ratio, text, turns,
+};
 
 use self::run::{Kind, Run, run};
 

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tower_throttle::key::Key;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::redis::store;
+use tower_throttle_benches::store;
 
 /// The kind of a [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq)]
