@@ -1,5 +1,5 @@
-//! Behind each adapter an upstream never sees more than its quota allows, whichever client is inside, and however many
-//! processes share a Redis.
+//! Behind each adapter an upstream never sees more than its quota allows, whichever client is inside. The example
+//! `replicas` judges several processes.
 //!
 //! Arrivals are judged here, and on a busy machine one request is under way much longer than
 //! another. Hence a buffer that is long even where the window is short.
@@ -11,13 +11,10 @@ use futures_util::future::join_all;
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use support::child;
-use support::redis_server::RedisServer;
 use support::spend::build;
 use support::upstream::Upstream;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::store::RedisStore;
 use tower_throttle::tower::BoxError;
 use tower_throttle::{
     Departure, Limiter, LimiterBuilder, Quota, ThrottleLayer, ThrottleMiddleware,
@@ -99,15 +96,9 @@ async fn send(sender: Sender, url: String, requests: usize) {
     }
 }
 
-fn assert_kept((limit, window, requests): (u32, u64, usize), upstream: &Upstream) {
-    let history = upstream.history();
-    assert_eq!(history.len(), requests, "not all arrived, each once");
-    history.assert_at_most(limit.into(), Duration::from_millis(window));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_share_a_limiter_keep_the_bound_together() {
-    for case @ (limit, window, requests) in CASES {
+    for (limit, window, requests) in CASES {
         let upstream = Upstream::start().await;
         let limiter = build(at_most(limit, window));
         let clients = (0..9).map(|number| {
@@ -117,48 +108,8 @@ async fn clients_that_share_a_limiter_keep_the_bound_together() {
         for client in join_all(clients).await {
             client.expect("no panic");
         }
-        assert_kept(case, &upstream);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "started by another test as a process of its own"]
-async fn replica() {
-    let Some(role) = child::role() else { return };
-    let [adapter, case, redis, upstream] = role.split(' ').collect::<Vec<_>>()[..] else {
-        panic!("{role}")
-    };
-    let [adapter, case] = [adapter, case].map(|it| it.parse::<usize>().expect("a place"));
-    let (limit, window, requests) = CASES[case];
-    let store = RedisStore::connect(redis).await.expect("a connection");
-    // A busy machine answers late, which other tests are about.
-    let limiter = build(at_most(limit, window).store(store.timeout(SECOND * 20)));
-    child::say("ready");
-    assert_eq!(child::hear(), "go");
-    send(
-        ADAPTERS[adapter](&limiter),
-        upstream.to_owned(),
-        requests / 3,
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_on_one_redis_keep_the_bound_together() {
-    let redis = RedisServer::start();
-    for (place, case) in CASES.into_iter().enumerate() {
-        let upstream = Upstream::start().await;
-        let mut replicas = [0, 1, 2].map(|adapter| {
-            let role = format!("{adapter} {place} {} {}", redis.url(), upstream.uri());
-            child::spawn("adapters::replica", &role, &[])
-        });
-        for replica in &replicas {
-            assert_eq!(replica.next_line(SECOND * 60), "ready");
-        }
-        replicas.iter_mut().for_each(|replica| replica.tell("go"));
-        for replica in replicas {
-            replica.finish(SECOND * 120);
-        }
-        assert_kept(case, &upstream);
+        let history = upstream.history();
+        assert_eq!(history.len(), requests, "not all arrived, each once");
+        history.assert_at_most(limit.into(), Duration::from_millis(window));
     }
 }

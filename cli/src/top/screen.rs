@@ -266,25 +266,6 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_keep_both_ends() {
-        let mut page = page();
-        let key = "tenant-0001/GET /users/{id}/orders/";
-        page.rows = ["1", "2"]
-            .map(|end| status(&format!("{key}{end}"), "5/s-gcra-burst-20", 0, 5, 0))
-            .into();
-        page.rows[1].remaining = requests(5_000_000);
-        page.rows[1].quarantined = Some(Duration::from_millis(28_300));
-        let narrow = "\
-1_204 keys, by used, with \"ex\"
-KEY                          USED          LEFT    NEXT      PAUSED    RATE
-tenant-0001/GE…{id}/orders/1 0/5           5       now                 0.0/s
-tenant-0001/GE…{id}/orders/2 0/5           5_000_… now       lost 28.… 0.0/s
-s sort  / filter  arrows scroll  q quit
-";
-        assert_eq!(drawn(&page, 80, 5, |_| {}), narrow);
-    }
-
-    #[test]
     fn the_policy_is_left_out_before_the_key_gets_narrow() {
         let names = |columns| {
             let drawn = drawn(&page(), columns, 5, |_| {});
