@@ -53,16 +53,6 @@ async fn remaining(limiter: &Limiter) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_ready_though_the_service_is_not() {
-    let (service, mut handle) = protected(&per_second(1));
-    handle.allow(0);
-    let mut service = mock::Spawn::new(service);
-    for _ in 0..3 {
-        assert!(service.poll_ready::<Request<u32>>().is_ready());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_is_refused_reaches_nothing_inside() {
     let (mut service, mut handle) = protected(&per_second(1));
     handle.allow(1);

@@ -1,12 +1,14 @@
 //! Every store of `tower-throttle` keeps the contract for stores.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
-use support::redis_server::{RedisServer, redis_6_2, valkey};
+use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::{MemoryStore, RedisStore};
@@ -85,43 +87,23 @@ async fn wrapped_stores_keep_the_contract_whatever_their_latency() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn redis_keeps_the_contract() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
-    store_contract_with(async || store.clone(), Values::of(&server)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn redis_without_scripts_keeps_the_contract() {
-    let server = RedisServer::start();
-    let make = async || {
-        connect(&server)
-            .await
-            .scripting(false)
-            .expect("it connects")
-    };
-    store_contract_with(make, Values::of(&server)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn redis_by_the_clock_of_the_host_keeps_the_contract() {
-    let server = RedisServer::start();
-    let make = async || connect(&server).await.server_time(false);
-    store_contract_with(make, Values::of(&server)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn redis_6_2_keeps_the_contract() {
-    let server = RedisServer::start_as(redis_6_2(), |_| Vec::new());
-    let store = connect(&server).await;
-    store_contract_with(async || store.clone(), Values::of(&server)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn valkey_keeps_the_contract() {
-    let server = RedisServer::start_as(valkey(), |_| Vec::new());
-    let store = connect(&server).await;
-    store_contract_with(async || store.clone(), Values::of(&server)).await;
+async fn redis_keeps_the_contract_in_each_version_and_mode() {
+    type Mode = fn(RedisStore) -> RedisStore;
+    let cases: [(PathBuf, Mode); 5] = [
+        (installed(), |store| store),
+        (redis_6_2(), |store| store),
+        (valkey(), |store| store),
+        (installed(), |store| {
+            store.scripting(false).expect("it connects")
+        }),
+        (installed(), |store| store.server_time(false)),
+    ];
+    join_all(cases.map(async |(binary, mode)| {
+        let server = RedisServer::start_as(binary, |_| Vec::new());
+        let make = async || mode(connect(&server).await);
+        store_contract_with(make, Values::of(&server)).await;
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
