@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::num::NonZeroU32;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,7 +17,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::{self, Key};
 use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer};
-use tower_throttle_benches::{Departures, median};
+use tower_throttle_benches::median;
 
 pub(crate) const GOVERNOR: &str = "governor 0.10, check_key";
 pub(crate) const ACQUIRE: &str = "tower-throttle, GCRA, acquire";
@@ -102,21 +101,14 @@ impl Contestant {
     where
         S: Service<Request<()>, Response = Response<B>, Error: Into<BoxError>> + Send + 'static,
     {
-        let start = move || -> Calls {
+        let start = move || {
             let mut service = service();
-            Box::new(move |calls| {
-                Handle::current().block_on(async {
-                    let mut granted = 0;
-                    for _ in 0..calls {
-                        let Ok(service) = service.ready().await else {
-                            break;
-                        };
-                        let response = service.call(Request::new(())).await;
-                        let is_ok = response.is_ok_and(|it| it.status() == StatusCode::OK);
-                        granted += u64::from(is_ok);
-                    }
-                    granted
-                })
+            repeat(async move || {
+                let Ok(service) = service.ready().await else {
+                    return false;
+                };
+                let response = service.call(Request::new(())).await;
+                response.is_ok_and(|it| it.status() == StatusCode::OK)
             })
         };
         Self {
@@ -139,34 +131,6 @@ impl Contestant {
         };
         median((0..21).map(block).collect())
     }
-}
-
-/// Fails if more requests depart than the limits allow, from two threads.
-pub(crate) fn check() -> anyhow::Result<()> {
-    const CALLS: u64 = 100_000;
-    let second = Duration::from_secs(1);
-    for (limiter, most, window) in [(log()?, LIMIT, WINDOW), (gcra()?, BURST + RATE, second)] {
-        let departures = Departures::default();
-        let runtime = Handle::current();
-        let call = || {
-            runtime.block_on(async {
-                for _ in 0..CALLS {
-                    departures.record(&limiter.acquire(NAME).await?);
-                }
-                anyhow::Ok(())
-            })
-        };
-        thread::scope(|scope| {
-            let other = scope.spawn(call);
-            call().and(
-                other
-                    .join()
-                    .unwrap_or_else(|_| anyhow::bail!("a thread panicked")),
-            )
-        })?;
-        departures.check(most, window)?;
-    }
-    Ok(())
 }
 
 fn gcra() -> anyhow::Result<Limiter> {
