@@ -1,6 +1,5 @@
 //! The recorded metrics: [`Figures`].
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use metrics::{
@@ -10,18 +9,8 @@ use metrics::{
 use metrics_util::registry::{AtomicStorage, Registry};
 use tower_throttle::{Limiter, LimiterBuilder};
 
-/// The metrics of the limiters that are built by this. Reading them changes no level.
+/// The metrics of the limiters that are built by this.
 pub(crate) struct Figures(Registry<Key, AtomicStorage>);
-
-/// The metrics at some moment. Histograms have the samples since the last reading.
-#[derive(Debug)]
-pub(crate) struct Reading(BTreeMap<String, Value>);
-
-#[derive(Debug, Clone)]
-enum Value {
-    Number(f64),
-    Recorded(Vec<f64>),
-}
 
 impl Figures {
     pub(crate) fn new() -> Self {
@@ -42,23 +31,41 @@ impl Figures {
         metrics::set_default_local_recorder(self)
     }
 
-    pub(crate) fn read(&self) -> Reading {
-        let mut all = BTreeMap::new();
-        for (key, counter) in self.0.get_counter_handles() {
-            let count = counter.load(Ordering::SeqCst);
-            all.insert(text(&key), Value::Number(count as f64));
+    /// The value of a counter or a gauge.
+    #[track_caller]
+    pub(crate) fn number(&self, series: &str) -> f64 {
+        let counter = find(self.0.get_counter_handles(), series);
+        let gauge = find(self.0.get_gauge_handles(), series);
+        match (counter, gauge) {
+            (Some(counter), _) => counter.load(Ordering::SeqCst) as f64,
+            (_, Some(gauge)) => f64::from_bits(gauge.load(Ordering::SeqCst)),
+            _ => panic!("no {series} among {:?}", self.series()),
         }
-        for (key, gauge) in self.0.get_gauge_handles() {
-            let level = f64::from_bits(gauge.load(Ordering::SeqCst));
-            all.insert(text(&key), Value::Number(level));
-        }
-        for (key, histogram) in self.0.get_histogram_handles() {
-            let mut recorded = Vec::new();
-            histogram.clear_with(|some| recorded.extend_from_slice(some));
-            all.insert(text(&key), Value::Recorded(recorded));
-        }
-        Reading(all)
     }
+
+    /// The samples of a histogram since the last call.
+    #[track_caller]
+    pub(crate) fn recorded(&self, series: &str) -> Vec<f64> {
+        let mut recorded = Vec::new();
+        let histogram = find(self.0.get_histogram_handles(), series);
+        let histogram = histogram.unwrap_or_else(|| panic!("no {series}"));
+        histogram.clear_with(|some| recorded.extend_from_slice(some));
+        recorded
+    }
+
+    pub(crate) fn series(&self) -> Vec<String> {
+        let counters = self.0.get_counter_handles().into_keys();
+        let gauges = self.0.get_gauge_handles().into_keys();
+        let histograms = self.0.get_histogram_handles().into_keys();
+        let all = counters.chain(gauges).chain(histograms);
+        all.map(|key| text(&key)).collect()
+    }
+}
+
+fn find<T>(handles: impl IntoIterator<Item = (Key, T)>, series: &str) -> Option<T> {
+    let mut handles = handles.into_iter();
+    let found = handles.find(|(key, _)| text(key) == series);
+    found.map(|(_, handle)| handle)
 }
 
 impl Recorder for Figures {
@@ -91,26 +98,4 @@ fn text(key: &Key) -> String {
     let mut labels: Vec<_> = labels.collect();
     labels.sort_unstable();
     format!("{name}{{{}}}", labels.join(","))
-}
-
-impl Reading {
-    /// The value of a counter or a gauge.
-    pub(crate) fn number(&self, series: &str) -> f64 {
-        match self.0.get(series) {
-            Some(Value::Number(number)) => *number,
-            other => panic!("{series}: {other:?} among {:?}", self.series()),
-        }
-    }
-
-    /// The samples of a histogram.
-    pub(crate) fn recorded(&self, series: &str) -> &[f64] {
-        match self.0.get(series) {
-            Some(Value::Recorded(all)) => all,
-            other => panic!("{series}: {other:?} among {:?}", self.series()),
-        }
-    }
-
-    pub(crate) fn series(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
 }

@@ -23,11 +23,10 @@ fn far(store: &Sharded) -> LimiterBuilder {
 /// Asserts counters and gauges: on each line, a series and its number.
 #[track_caller]
 fn assert_numbers(figures: &Figures, expected: &str) {
-    let read = figures.read();
     for line in expected.trim().lines() {
         let (series, number) = line.trim().split_once(' ').expect("a number");
         let number: f64 = number.parse().expect("a number");
-        assert_eq!(read.number(series), number, "{series}");
+        assert_eq!(figures.number(series), number, "{series}");
     }
 }
 
@@ -54,7 +53,7 @@ async fn requests_are_counted_by_outcome() {
     for _ in 0..5 {
         limiter.acquire("b").await.unwrap();
     }
-    assert_eq!(figures.read().recorded(WAITS).len(), 7);
+    assert_eq!(figures.recorded(WAITS).len(), 7);
     // Only the first of the refused requests has called the store.
     assert_numbers(
         &figures,
@@ -107,7 +106,7 @@ async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_t
         inversions_total{policy=ten} 0",
     );
     // The first five depart at once, the next 14 have a queue of their own, and so do those that follow when these are gone.
-    let combined = figures.read().number("combined_total{policy=ten}");
+    let combined = figures.number("combined_total{policy=ten}");
     assert!((30.0..=41.0).contains(&combined), "{combined}");
 }
 
@@ -134,15 +133,14 @@ async fn waits_and_waiting_requests_are_counted_by_policy() {
     let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
     let waiting = tokio::spawn(join_all(waiting));
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(figures.read().recorded(WAITS), [0.0; 20]);
+    assert_eq!(figures.recorded(WAITS), [0.0; 20]);
     assert_numbers(
         &figures,
         "waiting{policy=ten,priority=normal} 10
         queues{policy=ten} 2",
     );
     waiting.await.unwrap();
-    let read = figures.read();
-    let waits = read.recorded(WAITS);
+    let waits = figures.recorded(WAITS);
     assert_eq!(waits.len(), 10);
     assert!(waits.iter().all(|it| (1.0..1.1).contains(it)), "{waits:?}");
     assert_numbers(
@@ -169,10 +167,9 @@ async fn an_outage_is_shown_for_as_long_as_it_lasts() {
         "store_out{policy=ten} 1
         outages_total{policy=ten} 1",
     );
-    let read = figures.read();
     for result in ["ok", "out"] {
         let pings = format!("store_calls_total{{operation=ping,policy=ten,result={result}}}");
-        assert!(read.number(&pings) >= 1.0);
+        assert!(figures.number(&pings) >= 1.0);
     }
     drop(limiter);
     // Its probes end.
@@ -185,8 +182,12 @@ async fn keys_are_labels_only_if_that_is_set() {
     let without = Figures::new();
     let limiter = without.build(ten());
     limiter.acquire("secret").await.unwrap();
-    let read = without.read();
-    assert!(!read.series().iter().any(|series| series.contains("key=")));
+    assert!(
+        !without
+            .series()
+            .iter()
+            .any(|series| series.contains("key="))
+    );
 
     let figures = Figures::new();
     let limiter = figures.build(ten().key_labels(true));
@@ -204,8 +205,7 @@ async fn keys_are_labels_only_if_that_is_set() {
         waiting{key=b,policy=ten,priority=normal} 1",
     );
     // Nothing is counted twice.
-    let read = figures.read();
-    let series = read.series();
+    let series = figures.series();
     let of = |name: &str| series.iter().filter(|it| it.starts_with(name)).count();
     assert_eq!(
         [of("requests_total"), of("spent_total"), of("waiting")],
@@ -268,16 +268,14 @@ async fn grants_that_are_missed_and_returned_are_counted() {
     sleep(Duration::from_millis(980)).await;
     advance(Duration::from_secs(2)).await;
     waiting.await.unwrap();
-    let read = figures.read();
-    let missed = read.number("missed_total{policy=ten}");
+    let missed = figures.number("missed_total{policy=ten}");
     assert!((1.0..=10.0).contains(&missed), "{missed}");
-    assert!(read.number("guard_seconds{policy=ten}") > 0.02);
-    let returned = read.number("returned_total{policy=ten}");
+    assert!(figures.number("guard_seconds{policy=ten}") > 0.02);
+    let returned = figures.number("returned_total{policy=ten}");
 
     limiter.acquire("b").await.unwrap().forfeit();
     sleep(Duration::from_millis(200)).await;
-    let read = figures.read();
-    assert_eq!(read.number("returned_total{policy=ten}") - returned, 1.0);
+    assert_eq!(figures.number("returned_total{policy=ten}") - returned, 1.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +288,7 @@ async fn requests_that_wait_are_counted_once_when_the_label_changes() {
     figures.within(change).unwrap();
     for label in ["1/s", "2/s"] {
         let waiting = format!("waiting{{policy={label},priority=normal}}");
-        let waiting = figures.read().number(&waiting);
+        let waiting = figures.number(&waiting);
         assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
     }
     waiting.await.unwrap();
