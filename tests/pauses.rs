@@ -14,7 +14,6 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Limiter, Quota};
 
-
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 

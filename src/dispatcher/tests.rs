@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
 use crate::Quota;
+use crate::acquire::Acquire;
 use crate::key::Key;
 use crate::policy::Recovery;
 use crate::policy::{Plan, PolicyParts};
@@ -25,18 +25,6 @@ mod simulation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn plan(quota: Quota, fallback: Option<Quota>) -> Plan {
-    let parts = |quota| PolicyParts {
-        quotas: smallvec![quota],
-        ..PolicyParts::default()
-    };
-    let fallback = fallback.map(|quota| Arc::new(parts(quota).build().expect("a policy")));
-    Plan {
-        fallback,
-        ..parts(quota).plan().expect("a policy")
-    }
-}
-
 fn parts(quotas: &str) -> PolicyParts {
     PolicyParts {
         quotas: quotas.split(" + ").map(|it| it.parse().unwrap()).collect(),
@@ -44,10 +32,14 @@ fn parts(quotas: &str) -> PolicyParts {
     }
 }
 
+fn plan(quotas: &str) -> Plan {
+    parts(quotas).plan().unwrap()
+}
+
 fn embedded(quotas: &str) -> Arc<Handle> {
-    let (store, plan) = (MemoryStore::new(), parts(quotas).plan().unwrap());
+    let store = MemoryStore::new();
     let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
-    Handle::new(&dispatcher, plan, Settings::default(), 0)
+    Handle::new(&dispatcher, plan(quotas), Settings::default(), 0)
 }
 
 impl Handle {
@@ -291,37 +283,28 @@ impl Store for Remote {
     }
 }
 
-/// A store 2 ms away, and a process with this quota.
-fn served(quota: Quota) -> (Arc<Remote>, Arc<Handle>) {
+/// A store 2 ms away, and a process with this plan.
+fn served(plan: Plan) -> (Arc<Remote>, Arc<Handle>) {
     let store = Remote::new(Duration::from_millis(2));
-    let handle = remote(&store, quota, None);
+    let handle = process(&store, plan);
     (store, handle)
 }
 
-fn remote(store: &Arc<Remote>, quota: Quota, fallback: Option<Quota>) -> Arc<Handle> {
+fn process(store: &Arc<Remote>, plan: Plan) -> Arc<Handle> {
     let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-    Handle::new(&dispatcher, plan(quota, fallback), Settings::default(), 100)
-}
-
-fn process(store: &Arc<Remote>, parts: &PolicyParts) -> Arc<Handle> {
-    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-    let plan = parts.clone().plan().unwrap();
-    Handle::new(&dispatcher, plan, Settings::default(), 0)
+    Handle::new(&dispatcher, plan, Settings::default(), 100)
 }
 
 /// The places that are held in a store.
-async fn held(memory: &MemoryStore, parts: &PolicyParts) -> u32 {
-    let handle = process(&Remote::on(memory.clone(), Duration::ZERO), parts);
-    let snapshot = crate::acquire::Acquire::new(handle, key())
-        .peek()
-        .await
-        .unwrap();
+async fn held(memory: &MemoryStore, plan: Plan) -> u32 {
+    let handle = process(&Remote::on(memory.clone(), Duration::ZERO), plan);
+    let snapshot = Acquire::new(handle, key()).peek().await.unwrap();
     snapshot.places().map_or(0, |it| it.held)
 }
 
 #[test]
 fn a_request_goes_on_after_its_runtime_has_shut_down() {
-    let (_, handle) = served(Quota::per_second(1));
+    let (_, handle) = served(plan("1/s"));
     let (first, second) = (new_runtime(), new_runtime());
     let mut waiting = Box::pin(async move {
         depart(&handle, 1).await.unwrap();
@@ -336,7 +319,7 @@ fn a_request_goes_on_after_its_runtime_has_shut_down() {
 
 #[test]
 fn a_runtime_that_is_not_polled_holds_up_no_other() {
-    let (_, handle) = served(Quota::new(1, SECOND / 2));
+    let (_, handle) = served(plan("1/500ms"));
     let (idle, busy) = (new_runtime(), new_runtime());
     // Its task leads, and then it is not polled any more.
     idle.block_on(depart(&handle, 1)).unwrap();

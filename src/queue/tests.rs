@@ -410,25 +410,28 @@ proptest! {
 fn a_try_that_misses_its_turn_does_not_wait() {
     let mut bench = Bench::new();
     bench.apply(&Operation::Join(Mode::Try, 1, None));
-    bench.apply(&Operation::Begin);
-    bench.apply(&Operation::Answer(1, 0));
-    bench.apply(&Operation::Pass(20));
-    bench.apply(&Operation::PollWoken);
-    bench.apply(&Operation::Begin);
-    bench.apply(&Operation::Answer(0, 0));
-    bench.apply(&Operation::PollWoken);
+    for (grants, millis) in [(1, 20), (0, 0)] {
+        bench.apply(&Operation::Begin);
+        bench.apply(&Operation::Answer(grants, 0));
+        bench.apply(&Operation::Pass(millis));
+        bench.apply(&Operation::PollWoken);
+    }
     assert!(bench.joined.is_empty(), "it has failed: {bench:?}");
 }
 
 #[test]
 fn a_pause_makes_no_estimate_late() {
     let mut bench = Bench::new();
-    bench.apply(&Operation::Join(Mode::Wait, 1, Some(125)));
-    bench.apply(&Operation::Join(Mode::Wait, 1, None));
-    bench.apply(&Operation::Begin);
-    bench.apply(&Operation::Pause(10));
-    // The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
-    bench.apply(&Operation::Answer(1, 0));
-    bench.apply(&Operation::PollWoken);
+    for operation in [
+        Operation::Join(Mode::Wait, 1, Some(125)),
+        Operation::Join(Mode::Wait, 1, None),
+        Operation::Begin,
+        Operation::Pause(10),
+        // The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
+        Operation::Answer(1, 0),
+        Operation::PollWoken,
+    ] {
+        bench.apply(&operation);
+    }
     assert_eq!(bench.joined.len(), 2, "none has failed: {bench:?}");
 }

@@ -3,18 +3,10 @@
 use super::*;
 use crate::algorithm::{Command, Mode, Taken};
 
-/// A policy under strict recovery.
-fn strict(quota: Quota) -> Plan {
-    let parts = PolicyParts {
-        quotas: smallvec![quota],
-        recovery: Recovery::Strict,
-        ..PolicyParts::default()
-    };
-    let fallback = parts.clone().build().expect("a policy");
-    Plan {
-        fallback: Some(Arc::new(fallback)),
-        ..parts.plan().expect("a policy")
-    }
+/// A plan that has this one while the store is out.
+fn with_fallback(plan: Plan, fallback: Plan) -> Plan {
+    let fallback = Some(fallback.policy);
+    Plan { fallback, ..plan }
 }
 
 fn pause(seconds: u64) -> Command {
@@ -58,7 +50,7 @@ impl Remote {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_key_is_not_called_again() {
-    let (store, handle) = served(Quota::per_second(10));
+    let (store, handle) = served(plan("10/s"));
     // The second refusal comes when the round trip is known.
     for _ in 0..2 {
         store.set(Fault::Refuses);
@@ -76,7 +68,7 @@ async fn a_store_that_refuses_a_key_is_not_called_again() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
     for fault in [Fault::Fails, Fault::Panics] {
-        let (store, handle) = served(Quota::per_second(10));
+        let (store, handle) = served(plan("10/s"));
         depart(&handle, 1).await.unwrap();
         store.set(fault);
         let waiting = spawn(&handle, 1);
@@ -92,7 +84,7 @@ async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn requests_that_join_during_the_first_ping_send_no_other() {
     let store = Remote::new(Duration::from_millis(150));
-    let handle = remote(&store, Quota::per_second(1_000), None);
+    let handle = process(&store, plan("1_000/s"));
     let mut waiting = Vec::new();
     for _ in 0..100 {
         let joined = handle.wait(&key(), 1, Instant::now(), None).unwrap();
@@ -108,7 +100,7 @@ async fn requests_that_join_during_the_first_ping_send_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_store_without_replies_or_answers_is_out() {
     for fault in [Fault::Silent, Fault::Short] {
-        let (store, handle) = served(Quota::per_second(10));
+        let (store, handle) = served(plan("10/s"));
         for _ in 0..2 {
             store.set(fault);
             let refused = timeout(20 * SECOND, depart(&handle, 1)).await;
@@ -123,7 +115,7 @@ async fn a_store_without_replies_or_answers_is_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_joins_as_an_outage_ends_is_served() {
-    let (_, handle) = served(Quota::per_second(10));
+    let (_, handle) = served(plan("10/s"));
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
     let waiting = spawn(&handle, 1);
@@ -138,10 +130,8 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
-    let store = Remote::new(Duration::from_millis(2));
     // Departures within some seconds are recorded at the same time.
-    let quota = Quota::new(2_000, 3_600 * SECOND);
-    let handle = remote(&store, quota, Some(quota));
+    let (store, handle) = served(with_fallback(plan("2_000/h"), plan("2_000/h")));
     for _ in 0..5 {
         depart(&handle, 1).await.unwrap();
     }
@@ -157,9 +147,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
-    let store = Remote::new(Duration::from_millis(2));
-    let quota = |limit| Quota::new(limit, 3_600 * SECOND);
-    let handle = remote(&store, quota(10), Some(quota(1)));
+    let (store, handle) = served(with_fallback(plan("10/h"), plan("1/h")));
     let granted = spawn(&handle, 1).await.unwrap().unwrap();
     // The answer to the call that grants the second is lost, and then the store is out.
     store.set(Fault::Reply);
@@ -180,10 +168,8 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
-    let quota = Quota::new(10, 3_600 * SECOND);
-    for fallback in [None, Some(quota)] {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, quota, fallback);
+    for plan in [plan("10/h"), with_fallback(plan("10/h"), plan("10/h"))] {
+        let (store, handle) = served(plan);
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(Fault::Out);
         handle.forfeit(&key(), granted);
@@ -199,14 +185,12 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
-    let quota = Quota::new(10, 3_600 * SECOND);
-    for (fault, fallback) in [
-        (Fault::Out, None),
-        (Fault::Out, Some(quota)),
-        (Fault::ReadOnly, None),
+    for (fault, plan) in [
+        (Fault::Out, plan("10/h")),
+        (Fault::Out, with_fallback(plan("10/h"), plan("10/h"))),
+        (Fault::ReadOnly, plan("10/h")),
     ] {
-        let store = Remote::new(Duration::from_millis(2));
-        let handle = remote(&store, quota, fallback);
+        let (store, handle) = served(plan);
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(fault);
         handle.forfeit(&key(), granted);
@@ -221,7 +205,7 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
-    let (_, handle) = served(Quota::new(2, 3_600 * SECOND));
+    let (_, handle) = served(plan("2/h"));
     depart(&handle, 1).await.unwrap();
     let granted = handle.wait(&key(), 1, Instant::now(), None).unwrap();
     pass(5).await;
@@ -237,10 +221,12 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
-    let store = Remote::new(Duration::from_millis(2));
-    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-    let quota = Quota::new(10, 60 * SECOND);
-    let handle = Handle::new(&dispatcher, strict(quota), Settings::default(), 100);
+    let strict = PolicyParts {
+        recovery: Recovery::Strict,
+        ..parts("10/m")
+    };
+    let plan = strict.plan().unwrap();
+    let (store, handle) = served(with_fallback(plan.clone(), plan));
     // The store may have lost what was there before: its key is in quarantine.
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Out);
@@ -257,7 +243,7 @@ async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     let store = Remote::new(Duration::from_millis(100));
-    let handle = remote(&store, Quota::per_second(10), None);
+    let handle = process(&store, plan("10/s"));
     depart(&handle, 1).await.unwrap();
     store.apply(&handle, &Operation::Control(pause(3_600)));
     let start = Instant::now();
@@ -284,7 +270,7 @@ async fn a_forfeited_permit_is_not_used_during_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
-    let (_, handle) = served(Quota::per_second(100));
+    let (_, handle) = served(plan("100/s"));
     let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
     let all = futures_util::future::join_all(all).await;
     assert!(all.iter().all(|departs| *departs));

@@ -71,23 +71,22 @@ async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_requests_wait_at_little_cost() {
-    let quota = Quota::per_second(500);
     for bound in [None, Some(30 * SECOND)] {
         assert_eq!(wait_all(&embedded("500/s"), bound).await, MANY);
         let store = Remote::new(Duration::from_millis(20));
-        assert_eq!(wait_all(&remote(&store, quota, None), bound).await, MANY);
+        assert_eq!(wait_all(&process(&store, plan("500/s")), bound).await, MANY);
         assert!(store.calls() <= 1_000, "{} calls", store.calls());
     }
     let store = Remote::new(Duration::from_millis(2));
     store.set(Fault::Out);
-    assert_eq!(wait_all(&remote(&store, quota, None), None).await, 0);
+    assert_eq!(wait_all(&process(&store, plan("500/s")), None).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let begun = processor_time();
     let store = Remote::new(Duration::from_millis(20));
-    let handle = remote(&store, Quota::new(MANY as u32 / 2, 100 * SECOND), None);
+    let handle = process(&store, plan("5_000/100s"));
     let now = Instant::now();
     let attempt = |_| {
         handle

@@ -6,29 +6,28 @@ use crate::algorithm::{Demand, State};
 use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
-fn parts_if_lost(quotas: &str, lost: Lost) -> PolicyParts {
-    PolicyParts {
-        lost,
+fn aborting(quotas: &str) -> Plan {
+    let parts = PolicyParts {
+        lost: Lost::Abort,
         ..parts(quotas)
-    }
+    };
+    parts.plan().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_goes_on_if_its_concurrency_limit_is_removed() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, &parts_if_lost("2 concurrent + 100/s", Lost::Abort));
+    let (_, handle) = served(aborting("2 concurrent + 100/s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let work = tokio::spawn(place.run(pass(40_000)));
     pass(100).await;
-    handle.set_plan(parts_if_lost("100/s", Lost::Abort).plan().unwrap());
+    handle.set_plan(aborting("100/s"));
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     work.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_renewed_after_an_outage_though_its_limiter_was_dropped() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, &parts("2 concurrent lease=30s"));
+    let (store, handle) = served(plan("2 concurrent lease=30s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     drop(handle);
     // The renewal is due after 20 s at most.
@@ -64,8 +63,7 @@ fn a_call_that_arrives_behind_the_last_one_strands_no_place() {
 /// The runtime that polls the work renews its place.
 #[test]
 fn work_goes_on_after_its_runtime_has_shut_down() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, &parts_if_lost("2 concurrent lease=1s", Lost::Abort));
+    let (_, handle) = served(aborting("2 concurrent lease=1s"));
     let (first, second) = (new_runtime(), new_runtime());
     let permit = first.block_on(Acquire::new(handle, key())).unwrap();
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
@@ -81,8 +79,7 @@ fn work_goes_on_after_its_runtime_has_shut_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, &parts("5 concurrent lease=3s + 20/s spacing"));
+    let (store, handle) = served(plan("5 concurrent lease=3s + 20/s spacing"));
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     pass(1_000).await;
     let take = || tokio::spawn(Acquire::new(handle.clone(), key()));
@@ -100,12 +97,11 @@ async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease() {
-    let store = Remote::new(Duration::from_millis(2));
     let parts = PolicyParts {
         outage: Outage::Local { share: 0.1 },
         ..parts("10 concurrent lease=3s")
     };
-    let handle = process(&store, &parts);
+    let (store, handle) = served(parts.plan().unwrap());
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     pass(1_000).await;
     store.set(Fault::Out);
@@ -118,13 +114,12 @@ async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease(
 
 #[test]
 fn places_are_released_on_a_thread_without_a_runtime() {
-    let store = Remote::new(Duration::from_millis(2));
-    let parts = parts("2 concurrent lease=30s");
-    let handle = process(&store, &parts);
+    let plan = plan("2 concurrent lease=30s");
+    let (store, handle) = served(plan.clone());
     let take = async || Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let is_held = async || {
         pass(100).await;
-        held(&store.memory, &parts).await
+        held(&store.memory, plan.clone()).await
     };
     let runtime = new_runtime();
     let place = runtime.block_on(take());
@@ -141,8 +136,7 @@ fn places_are_released_on_a_thread_without_a_runtime() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
     // The call that renews takes longer than the lease, and the process is not polled at its end.
-    let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, &parts_if_lost("2 concurrent lease=3s", Lost::Abort));
+    let (_, handle) = served(aborting("2 concurrent lease=3s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let mut all = Vec::new();
     Handle::each_queue(&handle.dispatcher, |queue| all.push(queue.clone()));
@@ -168,9 +162,8 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
 
 #[tokio::test(start_paused = true)]
 async fn one_lost_call_strands_no_places() {
-    let store = Remote::new(Duration::from_millis(2));
-    let parts = parts("5 concurrent lease=30s");
-    let handle = process(&store, &parts);
+    let plan = plan("5 concurrent lease=30s");
+    let (store, handle) = served(plan.clone());
     let mut places = Vec::new();
     for _ in 0..5 {
         places.push(Acquire::new(handle.clone(), key()).await.unwrap().hold());
@@ -182,5 +175,5 @@ async fn one_lost_call_strands_no_places() {
     pass(20).await;
     store.set(Fault::None);
     pass(3_000).await;
-    assert_eq!(held(&store.memory, &parts).await, 0);
+    assert_eq!(held(&store.memory, plan.clone()).await, 0);
 }

@@ -25,7 +25,7 @@ fn returns(function: impl FnOnce() + Send + 'static) {
 fn a_runtime_with_waiting_requests_shuts_down() {
     returns(|| {
         for _ in 0..20 {
-            let (_, handle) = served(Quota::new(1, 100 * SECOND));
+            let (_, handle) = served(plan("1/100s"));
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
@@ -43,7 +43,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
 #[test]
 fn a_runtime_shuts_down_while_its_task_sends_a_call() {
     returns(|| {
-        let (store, handle) = served(Quota::per_second(1));
+        let (store, handle) = served(plan("1/s"));
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let mut waiting = None;
@@ -64,7 +64,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
 #[test]
 fn a_runtime_without_a_timer_is_refused_at_once() {
     returns(|| {
-        let (_, handle) = served(Quota::per_second(1));
+        let (_, handle) = served(plan("1/s"));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
@@ -81,7 +81,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
 #[test]
 fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     returns(|| {
-        let (store, handle) = served(Quota::per_second(10));
+        let (store, handle) = served(plan("10/s"));
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
@@ -101,7 +101,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
 #[test]
 fn the_task_that_watches_an_idle_leader_ends() {
     returns(|| {
-        let (_, handle) = served(Quota::per_second(10));
+        let (_, handle) = served(plan("10/s"));
         let (idle, busy) = (new_runtime(), new_runtime());
         idle.block_on(async { depart(&handle, 1).await.unwrap() });
         busy.block_on(async {
@@ -123,10 +123,7 @@ fn no_request_is_forgotten_on_several_threads() {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
         let store = Remote::new(Duration::from_millis(1));
-        let handles = [
-            remote(&store, Quota::new(20, SECOND / 50), None),
-            embedded("20/20ms"),
-        ];
+        let handles = [process(&store, plan("20/20ms")), embedded("20/20ms")];
         runtime.block_on(async {
             let mut tasks = Vec::new();
             for nth in 0..4_000_u32 {

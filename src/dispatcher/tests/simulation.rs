@@ -212,8 +212,7 @@ impl Scenario {
             let mut store = Remote::new_on(memory.clone(), millis(it.round_trip));
             store.network = (!self.is_deaf).then(|| network.clone());
             let store = Arc::new(store);
-            let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-            let handle = Handle::new(&dispatcher, plan.clone(), Settings::default(), 100);
+            let handle = process(&store, plan.clone());
             let ends = start + millis(it.killed.unwrap_or(1 << 40));
             for job in it.jobs.iter().cloned() {
                 tasks.push(tokio::spawn(job.run(number, handle.clone(), ends, start)));
@@ -252,7 +251,7 @@ impl Scenario {
             let is_idle = process.killed.is_some() || handle.queues() == 0;
             assert!(is_idle, "a queue is left");
         }
-        out.leaked = held(&memory, &self.parts).await;
+        out.leaked = held(&memory, plan).await;
         out
     }
 }
