@@ -59,11 +59,6 @@ impl Cost {
         self.requests.unwrap_or(1)
     }
 
-    /// The cost in requests, if it is named and no other is.
-    pub(crate) fn in_requests(&self) -> Option<Option<u32>> {
-        self.others.is_none().then_some(self.requests)
-    }
-
     /// The cost that is named in this unit.
     pub(crate) fn of_unit(&self, unit: &str) -> Option<u32> {
         self.each()

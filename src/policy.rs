@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
 use crate::priority::Priority;
-use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
+use crate::quota::{Algorithm, Quota, REQUESTS, UnitNames};
 
 mod outage;
 mod parts;
@@ -44,7 +44,7 @@ struct PolicyUnit {
     name: &'static str,
     /// The most that one request may cost.
     largest_cost: u32,
-    /// The cost of a request that names none.
+    /// The cost of a request that names none: 1 in requests and places, unless the quotas say otherwise.
     default_cost: Option<u32>,
 }
 
@@ -149,20 +149,6 @@ impl Policy {
         if self.is_exempt() {
             return Ok(Costs::from(1));
         }
-        if let (Some(requests), &[unit]) = (cost.in_requests(), &self.units[..])
-            && (std::ptr::eq(unit.name, REQUESTS) || unit.name == REQUESTS)
-        {
-            let requests = requests.or(unit.default_cost).unwrap_or(1);
-            let costs = Costs::from(requests);
-            return match (1..=unit.largest_cost).contains(&requests) {
-                true => Ok(costs),
-                false => self.problem_of(&costs).map_or(Ok(costs), Err),
-            };
-        }
-        self.costs_in_units(cost, otherwise)
-    }
-
-    fn costs_in_units(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
         let known = |name| self.unit_names.contains(&name);
         if let Some((name, _)) = cost.each().find(|&(name, cost)| {
             // Each request is a request, also where tokens alone are counted.
@@ -175,13 +161,10 @@ impl Policy {
         }
         let mut costs = Costs::default();
         for (each, unit) in costs.0.iter_mut().zip(&self.units) {
-            let is_request = [REQUESTS, CONCURRENT].contains(&unit.name);
-            let own = is_request.then_some(1).or(otherwise);
-            *each = (cost.of_unit(unit.name).or(unit.default_cost).or(own)).ok_or_else(|| {
-                format!(
-                    "the request names no cost in {}, and the quota has no default cost",
-                    unit.name
-                )
+            let units = cost.of_unit(unit.name).or(unit.default_cost).or(otherwise);
+            *each = units.ok_or_else(|| {
+                let name = unit.name;
+                format!("the request names no cost in {name}, and the quota has no default cost")
             })?;
         }
         self.problem_of(&costs).map_or(Ok(costs), Err)

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
 use crate::algorithm::{Counter, number_units};
 use crate::error::BuildError;
-use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
+use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -174,7 +174,11 @@ impl PolicyParts {
             PolicyUnit {
                 name,
                 largest_cost: quotas.clone().map(Quota::largest_cost).min().unwrap_or(0),
-                default_cost: quotas.filter_map(Quota::own_default_cost).next(),
+                default_cost: (quotas.filter_map(Quota::own_default_cost).next()).or([
+                    REQUESTS, CONCURRENT,
+                ]
+                .contains(&name)
+                .then_some(1)),
             }
         });
         Ok(Policy {
