@@ -110,17 +110,14 @@ pub(crate) fn hold(response: reqwest::Response, place: Option<Place>) -> reqwest
         return response;
     }
     let url = response.url().clone();
-    let (parts, body) = http::Response::from(response).into_parts();
+    let (mut parts, body) = http::Response::from(response).into_parts();
     let body = match body.is_end_stream() {
         true => body,
         false => reqwest::Body::wrap(HeldBody::new(body, place)),
     };
     // The conversion has lost the URL.
-    let with_url = reqwest::ResponseBuilderExt::url(http::Response::builder(), url).body(body);
-    let mut with_url = with_url.expect("nothing else was set");
-    with_url.extensions_mut().extend(parts.extensions);
-    *with_url.status_mut() = parts.status;
-    *with_url.version_mut() = parts.version;
-    *with_url.headers_mut() = parts.headers;
-    with_url.into()
+    let with_url = reqwest::ResponseBuilderExt::url(http::Response::builder(), url).body(());
+    let (with_url, ()) = with_url.expect("nothing else was set").into_parts();
+    parts.extensions.extend(with_url.extensions);
+    http::Response::from_parts(parts, body).into()
 }

@@ -17,7 +17,7 @@ const DECAY: u64 = 256;
 /// It must exceed the uncertainty of the store's clock, or no permit is ever valid, and the delay with which a busy process
 /// wakes. So it follows what is measured, and doubles when a grant was missed, to fall again while permits are used in
 /// time. It also knows the round trip: how long an answer may take.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Guard {
     floor: AtomicU64,
     measured: AtomicBool,
@@ -30,10 +30,7 @@ impl Guard {
     pub(crate) fn new(floor: Duration) -> Self {
         Self {
             floor: AtomicU64::new(micros(floor)),
-            measured: AtomicBool::new(false),
-            round_trip: AtomicU64::new(0),
-            uncertainty: AtomicU64::new(0),
-            wanted: AtomicU64::new(0),
+            ..Self::default()
         }
     }
 

@@ -62,7 +62,7 @@ impl Limiter {
     /// Defaults: an embedded [`MemoryStore`](crate::store::MemoryStore), no buffer, any wait and any number of waiting
     /// requests. At least one quota is required.
     pub fn builder() -> LimiterBuilder {
-        LimiterBuilder::new()
+        LimiterBuilder::default()
     }
 
     /// Waits until a request may depart, behind those of its priority and share that came before it.

@@ -1,6 +1,5 @@
 //! The order among requests of one key: [`Priority`] and [`Share`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::algorithm::Flow;
@@ -85,10 +84,10 @@ impl From<Priority> for Rank {
 ///
 /// [`Acquire::share`](crate::Acquire::share) sets it. If requests of one name have different weights, the weight of the
 /// latest one counts. Clones are cheap.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Share(Arc<Parts>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Parts {
     name: Box<str>,
     flow: Flow,
@@ -142,14 +141,5 @@ impl Share {
     /// Returns true if a share can have this weight.
     pub(crate) fn is_weight(weight: u32) -> bool {
         (1..=u16::MAX.into()).contains(&weight)
-    }
-}
-
-impl fmt::Debug for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Share")
-            .field("name", &self.name())
-            .field("weight", &self.weight())
-            .finish()
     }
 }

@@ -15,28 +15,18 @@ use crate::store::{MemoryStore, Store};
 use crate::telemetry::Settings;
 
 /// Builds a [`Limiter`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
     /// The store, and the same once more if it is the embedded one.
     store: Option<(Arc<dyn Store>, Option<MemoryStore>)>,
     parts: PolicyParts,
-    denials: usize,
+    denials: Option<usize>,
     telemetry: Settings,
     rules: Option<Rules>,
 }
 
 impl LimiterBuilder {
-    pub(super) fn new() -> Self {
-        Self {
-            store: None,
-            parts: PolicyParts::default(),
-            denials: REMEMBERED_DENIALS,
-            telemetry: Settings::default(),
-            rules: None,
-        }
-    }
-
     /// Adds a quota. A request departs when all quotas allow it.
     pub fn quota(mut self, quota: Quota) -> Self {
         self.parts.quotas.push(quota);
@@ -173,7 +163,7 @@ impl LimiterBuilder {
     /// Default: 10,000 keys for each policy, of about 150 bytes; the least used are forgotten first. 0 remembers none.
     /// An embedded store is always asked.
     pub fn denial_cache(mut self, keys: usize) -> Self {
-        self.denials = keys;
+        self.denials = Some(keys);
         self
     }
 
@@ -196,7 +186,8 @@ impl LimiterBuilder {
     /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard, reserve or share of an
     /// outage out of bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let (denials, telemetry) = (self.denials, self.telemetry);
+        let denials = self.denials.unwrap_or(REMEMBERED_DENIALS);
+        let telemetry = self.telemetry;
         let (store, embedded) = self.store.unwrap_or_else(|| {
             let store = MemoryStore::new();
             (Arc::new(store.clone()), Some(store))
