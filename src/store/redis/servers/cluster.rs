@@ -158,10 +158,10 @@ impl Cluster {
 }
 
 impl Map {
-    /// The numbers of the servers that hold slots.
-    fn holders(&self) -> HashSet<u64> {
+    /// The servers that hold slots, by their numbers.
+    fn holders(&self) -> HashMap<u64, &Node> {
         let nodes = self.by_slot.iter().flatten();
-        nodes.map(|it| it.target().number).collect()
+        nodes.map(|it| (it.target().number, it)).collect()
     }
 
     /// All servers, at random, those without slots last: they may have left the cluster.
@@ -170,28 +170,22 @@ impl Map {
         let mut nodes: Vec<_> = self.nodes.values().cloned().collect();
         nodes.sort_by_cached_key(|it| {
             let number = it.target().number;
-            (!holders.contains(&number), random.hash_one(number))
+            (!holders.contains_key(&number), random.hash_one(number))
         });
         nodes
     }
 
     /// The server at this address, which may be new.
     fn node(&mut self, address: Address) -> Node {
-        let connect = |(host, port): &Address| {
+        let connect = |address: &Address| {
             let mut to = self.info.addr().clone();
             use ConnectionAddr::{Tcp, TcpTls};
-            if let Tcp(its_host, its_port)
-            | TcpTls {
-                host: its_host,
-                port: its_port,
-                ..
-            } = &mut to
-            {
-                (*its_host, *its_port) = (host.clone(), *port);
+            if let Tcp(host, port) | TcpTls { host, port, .. } = &mut to {
+                (*host, *port) = address.clone();
             }
             Node::new(Target {
                 is_known_by_address: true,
-                host: host.clone(),
+                host: address.0.clone(),
                 number: next_number(),
                 ..Target::at(self.info.clone().set_addr(to))
             })
@@ -258,20 +252,13 @@ impl Topology for Cluster {
             updated?;
             return Err(uncovered());
         }
-        let holders = map.holders();
-        let nodes = map.nodes.values();
-        let nodes = nodes.filter(|it| holders.contains(&it.target().number));
-        Ok(nodes.cloned().collect())
+        Ok(map.holders().into_values().cloned().collect())
     }
 
     fn note(&self, node: &Node, answer: &Answers) {
-        let may_have_moved = match answer {
-            Ok(answers) => answers
-                .iter()
-                .any(|it| it.refusal().is_some_and(|error| error.is_outage())),
-            Err(error) => error.is_outage(),
-        };
-        if may_have_moved {
+        let refusals = answer.iter().flatten().filter_map(CommandAnswer::refusal);
+        let mut errors = refusals.chain(answer.as_ref().err().cloned());
+        if errors.any(|error| error.is_outage()) {
             drop(self.updates.start(|()| false, self.clone().update()));
         }
         for answer in answer.iter().flatten() {
@@ -293,11 +280,8 @@ async fn ask(node: Node) -> Result<Vec<Range>, StoreError> {
     let ranges = value.and_then(|it| slots::read(it, &node.target().host));
     // A server that has left the cluster knows of none.
     let ranges = ranges.filter(|it| !it.is_empty());
-    ranges.ok_or_else(|| {
-        StoreError::new(
-            "redis reports no cluster: check that cluster mode is on, or connect without it",
-        )
-    })
+    let none = "redis reports no cluster: check that cluster mode is on, or connect without it";
+    ranges.ok_or_else(|| StoreError::new(none))
 }
 
 fn uncovered() -> StoreError {

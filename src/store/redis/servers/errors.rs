@@ -103,9 +103,21 @@ fn by_code(code: &str) -> StoreError {
 
 /// True if a server with this error code serves no client for now, and may recover without an operator.
 fn is_outage(code: &str) -> bool {
-    const CODES: &str = "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MAXCLIENTS MISCONF MOVED \
-        NOREPLICAS OOM READONLY TRYAGAIN";
-    CODES.split(' ').any(|known| known == code)
+    const CODES: [&str; 12] = [
+        "ASK",
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MAXCLIENTS",
+        "MISCONF",
+        "MOVED",
+        "NOREPLICAS",
+        "OOM",
+        "READONLY",
+        "TRYAGAIN",
+    ];
+    CODES.contains(&code)
 }
 
 /// The code of an error that a server or a proxy sent, so that the call had no effect; `None` of other errors.

@@ -34,13 +34,9 @@ impl Servers {
         let node = Some(node.set_tcp_settings(tcp_settings()));
         let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
         // The URLs are valid by now, so that the cause quotes none.
-        let invalid = |error| {
-            let invalid = StoreError::new(
-                "the sentinels are invalid: pass at least one URL, all of one kind",
-            );
-            invalid.caused_by(error).invalid_url()
-        };
-        Ok(Self::by(client.map_err(invalid)?, secrets))
+        let invalid = "the sentinels are invalid: pass at least one URL, all of one kind";
+        let client = client.map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
+        Ok(Self::by(client, secrets))
     }
 
     /// The primary that this client finds. It has to ask for [`SentinelServerType::Master`].
@@ -75,16 +71,15 @@ fn named(info: &ConnectionInfo) -> Result<(String, SentinelNodeConnectionInfo), 
     match info.addr() {
         ConnectionAddr::Tcp(name, _) => Ok((name.clone(), node)),
         ConnectionAddr::TcpTls { host, insecure, .. } => {
-            let mode = if *insecure {
-                TlsMode::Insecure
-            } else {
-                TlsMode::Secure
+            let mode = match insecure {
+                true => TlsMode::Insecure,
+                false => TlsMode::Secure,
             };
             Ok((host.clone(), node.set_tls_mode(mode)))
         }
-        _ => Err(StoreError::new(
-            "the primary is not a unix socket: pass its name, or redis://NAME",
-        )
-        .invalid_url()),
+        _ => {
+            let socket = "the primary is not a unix socket: pass its name, or redis://NAME";
+            Err(StoreError::new(socket).invalid_url())
+        }
     }
 }
