@@ -1,4 +1,4 @@
-//! What a table says of a request, of itself and of another table: [`Explanation`], [`Warning`] and [`Reloaded`].
+//! Reports on a table: [`Explanation`] of a request, [`Warning`] on unreachable rules, [`Reloaded`] after a change.
 
 use std::collections::BTreeSet;
 use std::fmt;
