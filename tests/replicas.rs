@@ -40,7 +40,7 @@ struct Load {
     pause: Duration,
     is_high: bool,
     is_low: bool,
-    /// Of the share that is named like the kind; 0 for none.
+    /// The requests belong to a share that is named like the kind, and has this weight, unless that is 0.
     weight: u32,
     /// Half of the requests are cancelled, after up to two seconds.
     cancels: bool,

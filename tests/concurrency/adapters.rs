@@ -98,23 +98,11 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
         assert_eq!(held(&limiter, "a").await, 0);
 
         // A request that is cancelled before its response.
-        let pending = tokio::spawn(sender.clone().oneshot(silent().await));
+        let pending = tokio::spawn(sender.clone().oneshot(format!("{}/silent", upstream.base)));
         wait_for_held(&limiter, "a", 1).await;
         pending.abort();
         wait_for_held(&limiter, "a", 0).await;
     }
-}
-
-/// The URL of a server that does not answer.
-async fn silent() -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-    let listener = listener.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move {
-        let _connection = listener.accept().await;
-        sleep(Duration::from_secs(60)).await;
-    });
-    format!("http://{address}")
 }
 
 #[tokio::test(start_paused = true)]

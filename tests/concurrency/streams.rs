@@ -1,6 +1,7 @@
 //! [`Streams`]: an upstream that streams bodies.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use tokio::time::{Instant, sleep};
 /// The time between two parts of a body.
 const PART: Duration = Duration::from_millis(25);
 
-/// Serves until it is dropped. `/MILLIS` streams a body for so long, and `/fails` breaks it off.
+/// Serves until it is dropped. `/MILLIS` streams a body for so long, `/fails` breaks it off, and
+/// `/silent` does not answer.
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) base: String,
@@ -31,6 +33,7 @@ impl Streams {
             .route("/fails", get(fails))
             .route("/sized", get(async || ([("x-name", "value")], "sized")))
             .route("/empty", get(async || ()))
+            .route("/silent", get(async || pending::<()>().await))
             .route("/moved", get(async || Redirect::temporary("/sized")))
             .route("/{millis}", get(streamed));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

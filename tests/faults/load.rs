@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Quota};
+use tower_throttle::{Limiter, Permit, Quota};
 
 use crate::counted::Counted;
 use crate::fault::Fault;
@@ -46,10 +46,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// State that the callers of a process share.
-struct Load {
-    limiter: Limiter,
+pub(crate) struct Load {
+    pub(crate) limiter: Limiter,
+    pub(crate) tally: Arc<Tally>,
     way: Way,
-    tally: Arc<Tally>,
     stops: AtomicBool,
 }
 
@@ -64,29 +64,17 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 pub(crate) fn play(part: &Part) {
     runtime().block_on(async {
         let tally = Arc::new(Tally::default());
-        let load = Arc::new(Load {
-            limiter: limiter(table::find(&part.script), &part.redis, tally.clone()).await,
-            way: Way::new(&part.upstream, part.number),
-            tally,
-            stops: AtomicBool::new(false),
-        });
-        let callers = (0..KEYS * CALLERS).map(|caller| {
+        let limiter = limiter(table::find(&part.script), &part.redis, tally.clone()).await;
+        let load = Load::new(limiter, tally, part);
+        let mut callers = JoinSet::new();
+        for caller in 0..KEYS * CALLERS {
             let load = load.clone();
             let bound = caller.is_multiple_of(BOUNDED).then_some(BOUND);
-            tokio::spawn(async move { load.call(caller % KEYS, bound).await })
-        });
-        let callers: Vec<_> = callers.collect();
+            callers.spawn(async move { load.call(caller % KEYS, bound).await });
+        }
         let told = tokio::task::spawn_blocking(child::hear);
         assert_eq!(told.await.expect("a line"), "stop");
-        load.stops.store(true, Ordering::SeqCst);
-        let deadline = Instant::now() + PATIENCE;
-        let callers = callers.into_iter().map(|it| timeout_at(deadline, it));
-        for end in join_all(callers).await {
-            match end {
-                Ok(ended) => ended.expect("no panic"),
-                Err(_) => load.tally.one(Count::Lost),
-            }
-        }
+        load.end(&mut callers).await;
         child::say(child::text(&*load.tally));
     });
 }
@@ -113,9 +101,41 @@ async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
 }
 
 impl Load {
+    pub(crate) fn new(limiter: Limiter, tally: Arc<Tally>, part: &Part) -> Arc<Self> {
+        Arc::new(Self {
+            limiter,
+            tally,
+            way: Way::new(&part.upstream, part.number),
+            stops: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stops.load(Ordering::SeqCst)
+    }
+
+    /// After an end.
+    pub(crate) fn begin(&self) {
+        self.stops.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets all callers end. A caller that does not end has lost a request.
+    pub(crate) async fn end(&self, callers: &mut JoinSet<()>) {
+        self.stops.store(true, Ordering::SeqCst);
+        let ended = async {
+            while let Some(ended) = callers.join_next().await {
+                ended.expect("no panic");
+            }
+        };
+        if timeout(PATIENCE, ended).await.is_err() {
+            self.tally.add(Count::Lost, callers.len() as u64);
+            callers.shutdown().await;
+        }
+    }
+
     /// Asks for one permit after the other.
-    async fn call(&self, key: usize, bound: Option<Duration>) {
-        while !self.stops.load(Ordering::SeqCst) {
+    pub(crate) async fn call(&self, key: usize, bound: Option<Duration>) {
+        while self.goes_on() {
             self.tally.one(Count::Asked);
             let asked = Instant::now();
             let mut acquire = self.limiter.acquire(format!("key-{key}"));
@@ -125,23 +145,30 @@ impl Load {
             let answer = acquire.await;
             let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
             self.tally.add(Count::Longest, took);
-            let at = now();
-            match answer {
-                // It is certain now that it was valid then, however long this process was held up in between.
-                Ok(permit) if permit.is_valid() => {
-                    self.way.send(key, [0; 3], at);
-                    self.tally.one(Count::Departed);
-                    sleep(TAKES).await;
-                }
+            let rests = match answer {
                 Ok(permit) => {
-                    permit.forfeit();
-                    self.tally.one(Count::Expired);
+                    self.depart(key, permit);
+                    TAKES
                 }
                 Err(error) => {
                     self.tally.one(Count::of_error(&error));
-                    sleep(PAUSE).await;
+                    PAUSE
                 }
-            }
+            };
+            sleep(rests).await;
+        }
+    }
+
+    /// Uses a permit, if it is valid.
+    pub(crate) fn depart(&self, key: usize, permit: Permit) {
+        let at = now();
+        // It is certain now that it was valid then, however long this process was held up in between.
+        if permit.is_valid() {
+            self.way.send(key, permit.cost().into(), at);
+            self.tally.one(Count::Departed);
+        } else {
+            permit.forfeit();
+            self.tally.one(Count::Expired);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const CALLERS: usize = 4;
 /// The first callers have begun after so long.
 const LATER: Duration = Duration::from_millis(1_500);
 
-/// What a message to the upstream says of the work that is its key.
+/// A message to the upstream has the number of a work as its key, and one of these marks.
 const BEGINS: u64 = 0;
 const ENDS: u64 = 1;
 const IS_DROPPED: u64 = 2;
@@ -82,15 +82,15 @@ async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsiz
         }
         let work = number.fetch_add(1, Ordering::SeqCst);
         let place = permit.hold();
-        way.send(work, [BEGINS, 0, 0], from);
+        way.send(work, BEGINS, from);
         // The time is read while the place is held.
         let ends = async {
             sleep(takes).await;
             now()
         };
         match place.run(ends).await {
-            Ok(until) => way.send(work, [ENDS, 0, 0], until),
-            Err(_) => way.send(work, [IS_DROPPED, 0, 0], now()),
+            Ok(until) => way.send(work, ENDS, until),
+            Err(_) => way.send(work, IS_DROPPED, now()),
         }
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn run(places: &'static Places) -> Outcome {
     let left = stage.living();
     let again = |arrivals: &[Arrival]| {
         let begins = after(arrivals, healed).into_iter();
-        let begins: Vec<_> = begins.filter(|it| it.marks[0] == BEGINS).collect();
+        let begins: Vec<_> = begins.filter(|it| it.mark == BEGINS).collect();
         let of = |number| begins.iter().any(|it| it.process == number);
         left.iter().all(|&number| of(number))
     };
@@ -146,10 +146,8 @@ fn works(
     end: Duration,
 ) -> (Vec<(Duration, Duration)>, usize) {
     let (mut works, mut dropped) = (BTreeMap::new(), 0);
-    let (begins, ends): (Vec<Arrival>, Vec<_>) = arrivals
-        .iter()
-        .copied()
-        .partition(|it| it.marks[0] == BEGINS);
+    let (begins, ends): (Vec<Arrival>, Vec<_>) =
+        arrivals.iter().copied().partition(|it| it.mark == BEGINS);
     for it in begins {
         let killed = killed.iter().find(|(number, _)| *number == it.process);
         let until = killed.map_or(end, |(_, at)| *at);
@@ -157,7 +155,7 @@ fn works(
     }
     for it in ends {
         // It was dropped a little earlier than a busy machine could record it.
-        let is_dropped = it.marks[0] == IS_DROPPED;
+        let is_dropped = it.mark == IS_DROPPED;
         let early = if is_dropped { BUFFER } else { Duration::ZERO };
         let work = works.get_mut(&(it.process, it.key)).expect("it has begun");
         work.1 = it.departed - early;

@@ -35,8 +35,8 @@ pub(crate) struct Arrival {
     pub(crate) departed: Duration,
     pub(crate) process: usize,
     pub(crate) key: usize,
-    /// What else its sender says of it.
-    pub(crate) marks: [u64; 3],
+    /// The sender chooses its meaning.
+    pub(crate) mark: u64,
 }
 
 /// A process' way there.
@@ -53,15 +53,15 @@ impl Upstream {
         let arrivals = Arc::new(Arrivals::default());
         let recorded = arrivals.clone();
         let reader = thread::spawn(move || {
-            let mut raw = [[0; 8]; 6];
+            let mut raw = [[0; 8]; 4];
             while socket.recv(raw.as_flattened_mut()).expect("a request") > 0 {
-                let [process, key, departed, marks @ ..] = raw.map(u64::from_le_bytes);
+                let [process, key, departed, mark] = raw.map(u64::from_le_bytes);
                 recorded.lock().push(Arrival {
                     at: now(),
                     departed: Duration::from_micros(departed),
                     process: process as usize,
                     key: key as usize,
-                    marks,
+                    mark,
                 });
                 recorded.more.notify_all();
             }
@@ -133,10 +133,9 @@ impl Way {
     }
 
     /// Sends a request of this key, which departs at this time.
-    pub(crate) fn send(&self, key: usize, marks: [u64; 3], departed: Duration) {
+    pub(crate) fn send(&self, key: usize, mark: u64, departed: Duration) {
         let departed = u64::try_from(departed.as_micros()).expect("less than ages");
-        let [a, b, c] = marks;
-        let numbers = [self.process as u64, key as u64, departed, a, b, c];
+        let numbers = [self.process as u64, key as u64, departed, mark];
         let raw = numbers.map(u64::to_le_bytes);
         self.socket.send(raw.as_flattened()).expect("an upstream");
     }

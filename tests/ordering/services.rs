@@ -26,9 +26,10 @@ fn to(host: &str) -> Request<String> {
     request.body(String::new()).expect("a valid request")
 }
 
-/// Answers each request as the closure says, by its number.
+/// Answers each request as the closure says by its number, and after a quarter of a second if it is slow.
 fn upstream(
     arrivals: &Arrivals,
+    is_slow: bool,
     answer: fn(usize) -> http::response::Builder,
 ) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send>
 + Clone
@@ -37,23 +38,17 @@ fn upstream(
     let arrivals = arrivals.clone();
     service_fn(move |_| {
         let answer = answer(arrivals.note());
-        ready(Ok(answer.body(()).expect("a valid answer")))
+        async move {
+            if is_slow {
+                sleep(SECOND / 4).await;
+            }
+            Ok(answer.body(()).expect("a valid answer"))
+        }
     })
 }
 
 fn well(_: usize) -> http::response::Builder {
     Response::builder()
-}
-
-/// Answers after a while.
-fn slow(
-    arrivals: &Arrivals,
-) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
-{
-    upstream(arrivals, well).and_then(async |answer| {
-        sleep(SECOND / 4).await;
-        Ok::<_, Infallible>(answer)
-    })
 }
 
 fn fails_three_times(number: usize) -> http::response::Builder {
@@ -106,7 +101,7 @@ async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt() {
     let service = ServiceBuilder::new()
         .layer(RetryLayer::new(AtOnce))
         .layer(throttle(&limiter))
-        .service(upstream(&arrivals, fails_three_times));
+        .service(upstream(&arrivals, false, fails_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
     arrivals.assert_each_took_a_permit();
 
@@ -114,7 +109,7 @@ async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt() {
     let service = ServiceBuilder::new()
         .layer(FollowRedirectLayer::new())
         .layer(throttle(&limiter))
-        .service(upstream(&arrivals, redirects_three_times));
+        .service(upstream(&arrivals, false, redirects_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
     arrivals.assert_each_took_a_permit();
 }
@@ -125,7 +120,7 @@ async fn inside_all_attempts_of_a_retry_or_of_redirects_share_one_permit_and_are
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(RetryLayer::new(AtOnce))
-        .service(upstream(&arrivals, fails_three_times));
+        .service(upstream(&arrivals, false, fails_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
     arrivals.assert_shared_a_permit(&limiter).await;
 
@@ -133,7 +128,7 @@ async fn inside_all_attempts_of_a_retry_or_of_redirects_share_one_permit_and_are
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(FollowRedirectLayer::new())
-        .service(upstream(&arrivals, redirects_three_times));
+        .service(upstream(&arrivals, false, redirects_three_times));
     assert_eq!(answer(service).await.expect("an answer").status(), 200);
     arrivals.assert_shared_a_permit(&limiter).await;
 }
@@ -142,7 +137,7 @@ async fn inside_all_attempts_of_a_retry_or_of_redirects_share_one_permit_and_are
 #[tokio::test(start_paused = true)]
 async fn outside_a_timeout_includes_the_wait_which_a_bound_refuses_at_once() {
     let (arrivals, limiter) = limited(1);
-    let throttled = throttle(&limiter).layer(upstream(&arrivals, well));
+    let throttled = throttle(&limiter).layer(upstream(&arrivals, false, well));
     let service = TimeoutLayer::new(SECOND / 2).layer(throttled.clone());
     let start = Instant::now();
     answer(service.clone()).await.expect("the first");
@@ -153,7 +148,7 @@ async fn outside_a_timeout_includes_the_wait_which_a_bound_refuses_at_once() {
     assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
 
     let limiter = build(per_second(1).max_wait(SECOND / 2));
-    let service = throttle(&limiter).layer(upstream(&arrivals, well));
+    let service = throttle(&limiter).layer(upstream(&arrivals, false, well));
     answer(service.clone()).await.expect("the first");
     let start = Instant::now();
     let error = answer(service).await.expect_err("the wait is too long");
@@ -167,7 +162,7 @@ async fn inside_a_timeout_begins_when_the_request_departs() {
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(TimeoutLayer::new(SECOND / 2))
-        .service(slow(&arrivals));
+        .service(upstream(&arrivals, true, well));
     let answers = join_all((0..5).map(|_| answer(service.clone()))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert!(arrivals.history().span() >= Some(4 * SECOND));
@@ -196,14 +191,14 @@ async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside
     let service = ServiceBuilder::new()
         .layer(ConcurrencyLimitLayer::new(1))
         .layer(throttle(&limiter))
-        .service(upstream(&arrivals, well));
+        .service(upstream(&arrivals, false, well));
     assert!(waits_behind_another_key(service).await);
 
     let (arrivals, limiter) = limited(1);
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(ConcurrencyLimitLayer::new(1))
-        .service(upstream(&arrivals, well));
+        .service(upstream(&arrivals, false, well));
     assert!(!waits_behind_another_key(service).await);
 }
 
@@ -232,7 +227,7 @@ async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() 
         let service = ServiceBuilder::new()
             .layer(LoadShedLayer::new())
             .layer(throttle(&build(builder)))
-            .service(upstream(&Arrivals::default(), well));
+            .service(upstream(&Arrivals::default(), false, well));
         assert_eq!(refused(service, 100).await, expected);
     }
     let (arrivals, limiter) = limited(10);
@@ -240,7 +235,7 @@ async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() 
         .layer(throttle(&limiter))
         .layer(LoadShedLayer::new())
         .layer(ConcurrencyLimitLayer::new(1))
-        .service(slow(&arrivals));
+        .service(upstream(&arrivals, true, well));
     assert_eq!(refused(service, 10).await, (9, 0));
     assert_eq!((arrivals.len(), left(&limiter).await), (1, 0));
 }
@@ -252,7 +247,7 @@ async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
     let mut service = ServiceBuilder::new()
         .layer(BufferLayer::new(1))
         .layer(throttle(&limiter))
-        .service(upstream(&arrivals, well));
+        .service(upstream(&arrivals, false, well));
     let start = Instant::now();
     let mut waiting = Vec::new();
     for _ in 0..100 {
@@ -267,7 +262,7 @@ async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
     let service = ServiceBuilder::new()
         .layer(throttle(&limiter))
         .layer(BufferLayer::new(1))
-        .service(upstream(&arrivals, well));
+        .service(upstream(&arrivals, false, well));
     assert_eq!(refused(service, 100).await, (0, 0));
     assert_eq!(arrivals.len(), 100);
     arrivals.history().assert_at_most(10, SECOND);
@@ -285,7 +280,7 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let service = ServiceBuilder::new()
         .layer(throttle(&outer))
         .layer(throttle(&inner))
-        .service(upstream(&arrivals, well));
+        .service(upstream(&arrivals, false, well));
     // So that those behind the outer one gather for a window.
     inner.acquire(KEY).cost(10).await.expect("a permit");
     join_all((0..20).map(|_| answer(service.clone()))).await;
@@ -298,7 +293,7 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let joint = build(per_second(2).quota(Quota::new(10, window)));
     let service = throttle(&joint)
         .key(key::constant("both"))
-        .layer(upstream(&arrivals, well));
+        .layer(upstream(&arrivals, false, well));
     join_all((0..20).map(|_| answer(service.clone()))).await;
     arrivals.history().assert_at_most(10, window);
     arrivals.history().assert_at_most(2, SECOND);

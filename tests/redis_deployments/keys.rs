@@ -116,34 +116,37 @@ async fn a_list_survives_a_lost_connection_and_a_dropped_future() {
     assert_eq!(BTreeSet::from_iter(listed), spent);
 }
 
+/// Quotas, and the costs of the requests that depart.
+const LOOKS: [(&str, &[u32]); 8] = [
+    ("10/h", &[1, 4]),
+    ("200/h", &[1, 150]),
+    ("3000/h", &[1, 500, 2_400]),
+    ("2000/h sliding-buckets buckets=1000", &[1, 700]),
+    ("10/h gcra burst=5", &[1, 3]),
+    ("10/h fixed-window start=first-request", &[1, 9]),
+    ("10/h spacing", &[1]),
+    ("10/h leaky-bucket capacity=1000", &[1]),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_shows_what_a_limiter_knows() {
     let server = RedisServer::start();
-    for (scripting, (text, costs)) in [true, false].into_iter().flat_map(|scripting| {
-        let all = [
-            ("10/h", &[1, 4][..]),
-            ("200/h", &[1, 150]),
-            ("3000/h", &[1, 500, 2_400]),
-            ("2000/h sliding-buckets buckets=1000", &[1, 700]),
-            ("10/h gcra burst=5", &[1, 3]),
-            ("10/h fixed-window start=first-request", &[1, 9]),
-            ("10/h spacing", &[1]),
-            ("10/h leaky-bucket capacity=1000", &[1]),
-        ];
-        all.map(|it| (scripting, it))
-    }) {
-        let store = connect(&server).await.prefix(&scripting.to_string());
-        let store = store.expect("a prefix").scripting(scripting);
-        let store = store.expect("its own connections");
+    let scripts = connect(&server).await;
+    let plain = scripts.clone().prefix("plain").expect("a prefix");
+    let plain = plain.scripting(false).expect("its own connections");
+    for (store, (text, costs)) in [scripts, plain]
+        .iter()
+        .flat_map(|store| LOOKS.map(|look| (store, look)))
+    {
         let limiter = build(under(&[text]).store(store.clone()));
         let stored = StoredKey::new(&Key::from(text), None);
-        assert!(look(&store, &stored).await.expect("a look").is_none());
+        assert!(look(store, &stored).await.expect("a look").is_none());
         let mut spent = 0;
         for &cost in costs {
             spend_by(&limiter, text, cost).await;
             spent += cost;
             let peek = bounded(limiter.peek(text)).await.expect("a look");
-            let seen = look(&store, &stored).await.expect("a look").expect("state");
+            let seen = look(store, &stored).await.expect("a look").expect("state");
             let context = format!("{text}, {spent}: {seen:?}, {peek:?}");
             // A unit may become available in between.
             let more = seen.snapshot.remaining().checked_sub(peek.remaining());

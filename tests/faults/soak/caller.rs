@@ -8,14 +8,11 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Decision, Error, Permit};
 
-use super::load::{ALL, KEYS, Load};
-use support::child::now;
+use super::load::{ALL, KEYS};
+use crate::load::Load;
 use support::tally::Count;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// How long a request takes that has departed, as far as a patient caller can tell.
-const TAKES: Duration = Duration::from_millis(20);
 
 /// One of many in a process, each with chances of its own.
 pub(crate) struct Caller {
@@ -28,18 +25,6 @@ impl Caller {
         Self {
             load,
             random: StdRng::seed_from_u64(seed),
-        }
-    }
-
-    /// Sees to it that there is a line.
-    pub(crate) async fn ask_patiently(self, key: usize) {
-        while self.load.goes_on() {
-            self.count(Count::Asked);
-            match self.load.limiter.acquire(name(key)).await {
-                Ok(permit) => self.depart(permit, key),
-                Err(error) => self.count(Count::of_error(&error)),
-            }
-            sleep(TAKES).await;
         }
     }
 
@@ -126,19 +111,7 @@ impl Caller {
             permit.forfeit();
             self.count(Count::Forfeited);
         } else {
-            self.depart(permit, key);
-        }
-    }
-
-    fn depart(&self, permit: Permit, key: usize) {
-        let at = now();
-        // It is certain now that it was valid then, however long this process was held up in between.
-        if permit.is_valid() {
-            self.load.way.send(key, [permit.cost().into(), 0, 0], at);
-            self.count(Count::Departed);
-        } else {
-            permit.forfeit();
-            self.count(Count::Expired);
+            self.load.depart(key, permit);
         }
     }
 

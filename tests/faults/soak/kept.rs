@@ -43,7 +43,7 @@ impl Kept {
             // A process may depart for another key and not call again in time. See `Recovery::Strict`.
             if it.key < KEYS {
                 let events = self.events.entry(it.key).or_default();
-                events.push((it.departed, it.marks[0]));
+                events.push((it.departed, it.mark));
                 let latest = self.latest.entry((it.process, it.key)).or_default();
                 *latest = it.departed.max(*latest);
             }

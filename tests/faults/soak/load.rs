@@ -8,7 +8,6 @@
 //! | `stop` | says what came of all requests, and ends |
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -16,18 +15,15 @@ use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tower_throttle::{Limiter, Recovery};
+use tower_throttle::Recovery;
 
 use super::caller::Caller;
 use super::kept;
 use crate::fault::Fault;
-use crate::load::{connect, runtime};
-use crate::stage::{PATIENCE, Part};
-use crate::upstream::Way;
+use crate::load::{Load, connect, runtime};
+use crate::stage::Part;
 use support::child;
 use support::spend::{build, under};
-use support::tally::{Count, Tally};
 
 /// The tasks of a subscription: one that reads messages, and one of its connection.
 const SUBSCRIPTION: usize = 2;
@@ -50,20 +46,6 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a process may take until nothing is left of requests that have ended.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// State that the callers of a process share.
-pub(crate) struct Load {
-    pub(crate) limiter: Limiter,
-    pub(crate) way: Arc<Way>,
-    pub(crate) tally: Arc<Tally>,
-    stops: AtomicBool,
-}
-
-impl Load {
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.stops.load(Ordering::SeqCst)
-    }
-}
-
 /// The report of a process at rest.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Rest {
@@ -85,9 +67,9 @@ pub(crate) fn play(part: &Part) {
             ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();
-                child::say(child::text(&(rest, &*process.tally)));
+                child::say(child::text(&(rest, &*process.load.tally)));
             }
-            ("stop", _) => return child::say(child::text(&*process.tally)),
+            ("stop", _) => return child::say(child::text(&*process.load.tally)),
             _ => panic!("what is {line:?}"),
         }
     }
@@ -95,11 +77,8 @@ pub(crate) fn play(part: &Part) {
 
 struct Process {
     runtime: Runtime,
-    limiter: Limiter,
-    way: Arc<Way>,
-    tally: Arc<Tally>,
+    load: Arc<Load>,
     random: StdRng,
-    load: Option<Arc<Load>>,
     callers: JoinSet<()>,
     tasks_at_first: usize,
 }
@@ -110,55 +89,36 @@ impl Process {
         // The limiter subscribes with its first call.
         let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
         let builder = under(kept::SETS[0]).recovery(Recovery::Strict);
+        let limiter = build(builder.store(store.timeout(TIMEOUT)));
         Self {
             runtime,
-            limiter: build(builder.store(store.timeout(TIMEOUT))),
-            way: Arc::new(Way::new(&part.upstream, part.number)),
-            tally: Arc::default(),
+            load: Load::new(limiter, Arc::default(), part),
             random: StdRng::seed_from_u64(seed + part.number as u64),
-            load: None,
             callers: JoinSet::new(),
             tasks_at_first,
         }
     }
 
     fn start(&mut self, set: usize) {
-        let set = self.limiter.set_quotas(kept::set(set));
+        let set = self.load.limiter.set_quotas(kept::set(set));
         set.expect("valid quotas");
-        let load = Arc::new(Load {
-            limiter: self.limiter.clone(),
-            way: self.way.clone(),
-            tally: self.tally.clone(),
-            stops: AtomicBool::new(false),
-        });
-        let mut caller = || Caller::new(load.clone(), self.random.random());
+        self.load.begin();
         let on = self.runtime.handle();
-        for key in 0..KEYS {
-            for _ in 0..PATIENT {
-                self.callers.spawn_on(caller().ask_patiently(key), on);
-            }
+        for caller in 0..KEYS * PATIENT {
+            let load = self.load.clone();
+            let call = async move { load.call(caller % KEYS, None).await };
+            self.callers.spawn_on(call, on);
         }
+        let mut caller = || Caller::new(self.load.clone(), self.random.random());
         for _ in 0..RESTLESS {
             self.callers.spawn_on(caller().ask_restlessly(), on);
         }
         self.callers.spawn_on(caller().pause_and_resume(), on);
-        self.load = Some(load);
     }
 
     fn rest(&mut self) -> Rest {
-        if let Some(load) = self.load.take() {
-            load.stops.store(true, Ordering::SeqCst);
-        }
-        let ended = async {
-            while let Some(ended) = self.callers.join_next().await {
-                ended.expect("no panic");
-            }
-        };
         let handle = self.runtime.handle().clone();
-        if handle.block_on(async { timeout(PATIENCE, ended).await.is_err() }) {
-            self.tally.add(Count::Lost, self.callers.len() as u64);
-            handle.block_on(self.callers.shutdown());
-        }
+        handle.block_on(self.load.end(&mut self.callers));
         let deadline = Instant::now() + SETTLING;
         loop {
             let rest = self.look(&handle);
@@ -171,8 +131,8 @@ impl Process {
 
     fn look(&self, handle: &Handle) -> Rest {
         Rest {
-            lines: self.limiter.queues(),
-            is_out: self.limiter.health().is_out(),
+            lines: self.load.limiter.queues(),
+            is_out: self.load.limiter.health().is_out(),
             tasks: handle.metrics().num_alive_tasks(),
             tasks_at_first: self.tasks_at_first,
         }

@@ -33,7 +33,7 @@ pub(super) const EVICTION: Fault = Fault {
     inject: |stage| {
         let server = stage.server();
         server.command::<()>(&["CONFIG", "RESETSTAT"]);
-        // Of keys that expire, which all of the limiter's do.
+        // It evicts keys that have an expiry, and all keys of the limiter have one.
         server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
         limit_memory(server, server.used_memory() - 1);
         wait_until("state is evicted", || evicted(server) > 0);
