@@ -35,7 +35,7 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
@@ -47,10 +47,10 @@ struct State {
 }
 
 /// The effects on new connections and on the bytes that pass.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Weather {
-    /// The target of new connections.
-    target: SocketAddr,
+    /// The port of loopback to which new connections lead.
+    target: u16,
     /// Each way.
     delay: Duration,
     /// Keeps bytes.
@@ -76,8 +76,8 @@ struct Fuse {
 
 #[derive(Debug)]
 enum Order {
-    Refuse,
-    Accept,
+    /// Whether new connections are accepted.
+    Listen(bool),
     Cut,
 }
 
@@ -91,20 +91,13 @@ impl Proxy {
                 break (port, listener);
             }
         };
+        let weather = Weather {
+            target,
+            ..Weather::default()
+        };
         let state = Arc::new(State {
-            weather: watch::Sender::new(Weather {
-                target: loopback(target),
-                delay: Duration::ZERO,
-                holds: false,
-                swallows: false,
-                dead_below: 0,
-                cuts: 0,
-            }),
-            made: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            round_trips: Mutex::default(),
-            fuse: Mutex::default(),
-            cut_replies: AtomicUsize::new(0),
+            weather: watch::Sender::new(weather),
+            ..State::default()
         });
         let (orders, heard) = unbounded_channel();
         let served = state.clone();
@@ -183,7 +176,7 @@ impl Proxy {
     /// Leads new connections to the server on another port; those that there are stay where they are. To
     /// a client, a change in the DNS is no more than that.
     pub fn lead_to(&self, target: u16) {
-        self.change(|weather| weather.target = loopback(target));
+        self.change(|weather| weather.target = target);
     }
 
     /// Resets all connections.
@@ -193,12 +186,12 @@ impl Proxy {
 
     /// Refuses new connections, as a host without a listener does; open ones go on.
     pub fn refuse(&self) {
-        self.order(Order::Refuse);
+        self.order(Order::Listen(false));
     }
 
     /// Takes new connections again.
     pub fn accept(&self) {
-        self.order(Order::Accept);
+        self.order(Order::Listen(true));
     }
 
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
@@ -213,13 +206,12 @@ impl Proxy {
     }
 
     fn set_fuse(&self, request: &[u8], after: usize, every: Option<usize>) {
-        let fuse = Fuse {
+        *self.state.fuse.lock().expect("no panic") = Some(Fuse {
             request: request.to_vec(),
             after,
             seen: 0,
             every,
-        };
-        *self.state.fuse.lock().expect("no panic") = Some(fuse);
+        });
     }
 
     /// How many replies were cut.
@@ -276,9 +268,9 @@ async fn serve(
             order = orders.recv() => {
                 let Some((order, done)) = order else { return };
                 match order {
-                    Order::Refuse => listener = None,
-                    Order::Accept if listener.is_some() => {}
-                    Order::Accept => listener = Some(listen(address).await),
+                    Order::Listen(false) => listener = None,
+                    Order::Listen(true) if listener.is_some() => {}
+                    Order::Listen(true) => listener = Some(listen(address).await),
                     Order::Cut => {
                         state.weather.send_modify(|weather| weather.cuts += 1);
                         while connections.join_next().await.is_some() {}

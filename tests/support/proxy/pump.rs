@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -32,7 +33,7 @@ pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &Sta
     };
     tokio::pin!(is_cut);
     let server = tokio::select! {
-        server = TcpStream::connect(target) => server,
+        server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) => server,
         () = &mut is_cut => return reset(client),
     };
     let Ok(server) = server else {
