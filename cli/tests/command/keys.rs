@@ -83,25 +83,18 @@ async fn waiting_requests_are_shown_by_process() {
         assert!(begun.elapsed() < LONG, "{policy}");
     };
     let one = json!({ "requests": 1 });
-    let process = json!({ "units": one });
     let levels = json!({ "normal": { "requests": 2 }, "low": one });
-    let expected =
-        json!({ "processes": [process, process, process], "waiting_by_priority": levels });
-    assert_includes(&policy, &expected);
+    assert_includes(&policy["waiting_by_priority"], &levels);
     assert!(seconds(&policy["next_seconds"]) > 2.0 * 3_500.0, "{policy}");
     let processes = policy["processes"].as_array().expect("a list");
-    let mut priorities: Vec<_> = processes.iter().map(|it| &it["priority"]).collect();
-    priorities.sort_by_key(|it| it.to_string());
-    assert_eq!(priorities, ["low", "normal", "normal"]);
+    let units = processes.iter().map(|process| &process["units"]);
+    assert!(units.eq([&one; 3]), "{policy}");
     let share = processes.iter().find_map(|it| it["share"].as_str());
-    let share = share.expect("a share");
+    let of_share = format!("of share {}", share.expect("a share"));
     let text = run_async(&server, "show api").await.printed();
-    assert_has(&text, "  waiting    1 in process ");
-    assert_has(&text, "  waiting    1 of low priority in process ");
-    assert_has(
-        &text,
-        &format!("  waiting    1 of share {share} in process "),
-    );
+    for part in ["1 in", "1 of low priority in", &format!("1 {of_share} in")] {
+        assert_has(&text, &format!("  waiting    {part} process "));
+    }
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
@@ -114,11 +107,9 @@ async fn places_are_shown_with_the_processes_that_hold_them() {
     let hold = async |limiter: &Limiter| limiter.acquire("api").await.expect("a permit").hold();
     let places = [hold(&one).await, hold(&one).await, hold(&other).await];
     let shown = run_async(&server, "show api --json").await.json();
-    let limit =
-        json!({ "quota": "4 concurrent lease=30s", "used": 3, "capacity": 4, "processes": 2 });
-    let remaining = json!({ "concurrent-requests": 1 });
-    let policy = json!({ "quotas": [limit, { "quota": "600/m" }], "remaining": remaining,
-        "full_seconds": null, "exact": true });
+    let limit = json!({ "used": 3, "capacity": 4, "processes": 2 });
+    let policy = json!({ "quotas": [limit, { "quota": "600/m" }],
+        "remaining": { "concurrent-requests": 1 }, "full_seconds": null, "exact": true });
     assert_includes(&shown["policies"], &json!([policy]));
     let last = hold(&other).await;
     let text = run_async(&server, "show api").await.printed();
@@ -190,8 +181,9 @@ async fn a_reset_clears_the_key_under_every_recovery() {
         }
         assert_eq!(granted, if is_strict { 0 } else { 100 });
         let shown = run_async(&server, "show api").await.printed();
-        assert_eq!(shown.contains("\n  quarantine for "), is_strict, "{shown}");
-        assert_eq!(shown.contains("\n  generation "), is_strict, "{shown}");
+        for line in ["\n  quarantine for ", "\n  generation "] {
+            assert_eq!(shown.contains(line), is_strict, "{shown}");
+        }
         let shown = run_async(&server, "show api --json").await.json();
         let policy = &shown["policies"][0];
         let is_shown = [
