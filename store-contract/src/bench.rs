@@ -112,7 +112,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The same policy, for another key that was never used.
+    /// Returns the same policy for another key that was never used.
     pub(super) fn other_key(&self) -> Self {
         let key = self.bench.key();
         Self {
@@ -121,7 +121,7 @@ impl Entry {
         }
     }
 
-    /// The same key, under another policy.
+    /// Returns the same key under another policy.
     pub(super) fn under(&self, policy: Policy) -> Self {
         Self {
             policy,

@@ -28,7 +28,7 @@ pub(super) async fn places_are_held_until_they_are_released_or_their_lease_ends(
     for (process, holds, asks, expected, which) in [
         (1, 0, 2, 2, "are free"),
         (2, 0, 2, 1, "is the last one"),
-        (1, 1, 0, 0, "nobody asked for"),
+        (1, 1, 0, 0, "was not asked for"),
         (3, 0, 2, 1, "was released"),
     ] {
         let (count, now) = ask(&entry, process, holds, asks).await;
