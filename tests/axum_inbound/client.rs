@@ -7,7 +7,6 @@ use axum::body::{Body, to_bytes};
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, StatusCode};
 use serde_json::Value;
-use sfv::{BareItem, List, ListEntry, Parser};
 use tower::ServiceExt as _;
 
 /// A client of the name that it tells the server.
@@ -69,14 +68,18 @@ impl Answer {
         text.parse().expect("a number")
     }
 
-    /// A field that is a list of strings, all its lines together.
+    /// A field that is a list of strings with numbers as parameters, all its lines together.
     pub(crate) fn items(&self, name: &str) -> Items {
         let lines = self.headers.get_all(name).iter();
-        let lines: Vec<_> = lines.map(http::HeaderValue::as_bytes).collect();
-        let list: List = Parser::new(&lines.join(&b", "[..]))
-            .parse()
-            .expect("a structured field");
-        list.into_iter().map(item).collect()
+        let items = lines.flat_map(|line| line.to_str().expect("ASCII").split(", "));
+        let items = items.map(|item| {
+            let (name, parameters) = item.split_once(';').expect("parameters");
+            let pairs = parameters.split(';').filter_map(|it| it.split_once('='));
+            let numbers =
+                pairs.map(|(key, value)| (key.to_owned(), value.parse().expect("a number")));
+            (name.trim_matches('"').to_owned(), numbers.collect())
+        });
+        items.collect()
     }
 
     /// The one item of `RateLimit`: who it is about, `r` and `t`, or 0 where that is left out.
@@ -93,18 +96,4 @@ impl Answer {
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
         serde_json::from_str(&self.body).expect("JSON")
     }
-}
-
-fn item(entry: ListEntry) -> (String, BTreeMap<String, i64>) {
-    let ListEntry::Item(item) = entry else {
-        panic!("an inner list: {entry:?}");
-    };
-    let BareItem::String(name) = item.bare_item else {
-        panic!("not a string: {item:?}");
-    };
-    let parameters = item.params.into_iter().map(|(key, value)| match value {
-        BareItem::Integer(value) => (key.as_str().to_owned(), value.into()),
-        other => panic!("not an integer: {other:?}"),
-    });
-    (name.as_str().to_owned(), parameters.collect())
 }
