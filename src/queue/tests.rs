@@ -404,6 +404,62 @@ proptest! {
         }
         bench.finish();
     }
+
+    /// Each request may miss one turn. Then only those overtake it that depart during this turn, or whose own turns are
+    /// almost over by then.
+    #[test]
+    fn requests_keep_their_order_when_any_of_them_miss_a_turn(
+        requests in prop::collection::vec((1..=2_u32, any::<bool>()), 2..40),
+        (grants, apart) in (1..40_u32, 0..15_u64),
+    ) {
+        let mut bench = Bench::new();
+        for (cost, _) in &requests {
+            bench.apply(&Operation::Join(Mode::Wait, *cost, None));
+        }
+        let mut missed: BTreeMap<u64, Instant> = BTreeMap::new();
+        let mut departed: Vec<(u64, Instant, Instant)> = Vec::new();
+        for _ in 0..3_000 {
+            if bench.joined.is_empty() {
+                break;
+            }
+            bench.apply(&Operation::Begin);
+            bench.apply(&Operation::Answer(grants, apart));
+            for place in 1..=requests.len() as u64 {
+                let Some(nth) = bench.joined.iter().position(|joined| joined.place == place) else {
+                    continue;
+                };
+                let (waiting, departing) = (&bench.queue.waiting, &bench.queue.departing);
+                let (is_over, has_missed) = match departing.get(&place) {
+                    Some(it) => (it.turn.until < bench.now, it.request.has_missed),
+                    None => (false, waiting[&place].has_missed),
+                };
+                let has_turn = departing.contains_key(&place);
+                if is_over || has_missed {
+                    missed.entry(place).or_insert(bench.now);
+                }
+                let misses = requests[place as usize - 1].1 && !missed.contains_key(&place);
+                if !misses || !has_turn {
+                    let left = bench.joined.len();
+                    bench.apply(&Operation::Poll(nth));
+                    if bench.joined.len() < left {
+                        let turn = bench.permits.last().expect("none has a bound");
+                        departed.push((place, bench.now, turn.until));
+                    }
+                }
+            }
+            bench.apply(&Operation::Pass(1));
+        }
+        prop_assert_eq!(departed.len(), requests.len());
+        let cost = |place: u64| requests[place as usize - 1].0;
+        for (rank, &(place, _, _)) in departed.iter().enumerate() {
+            let missed = missed.get(&place).copied();
+            for &(other, at, until) in &departed[..rank] {
+                let may = missed.is_some_and(|missed| at < missed || until < missed + GUARD / 2);
+                let is_alike = cost(other) == cost(place);
+                prop_assert!(!is_alike || other < place || may, "{other} overtook {place}");
+            }
+        }
+    }
 }
 
 #[test]
