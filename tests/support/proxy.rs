@@ -76,7 +76,7 @@ struct Fuse {
 
 #[derive(Debug)]
 enum Order {
-    /// Whether new connections are accepted.
+    /// The proxy accepts new connections, or refuses them.
     Listen(bool),
     Cut,
 }
