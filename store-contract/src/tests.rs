@@ -138,7 +138,8 @@ impl Inner {
     fn write(&self, place: Place, mut value: Vec<u8>, mut expires: u64) {
         match self.fault {
             "forgets keys early" => expires = expires.min(self.micros() + 200_000),
-            "pads values" => value.resize(value.len().max(13_000), 0),
+            // Only a value of a long log may end with padding.
+            "pads values" if value.len() > 900 => value.resize(13_000, 0),
             _ => {}
         }
         self.values.lock().insert(place, (value, expires));
