@@ -173,6 +173,8 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails as [`try_acquire`](Self::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
+    ///
+    /// This future borrows the limiter; that of [`Acquire::peek`](crate::Acquire::peek) does not.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Snapshot, Error> {
         self.acquire(key).peek().await
     }

@@ -226,7 +226,8 @@ impl Acquire {
         self.await?.hold().run(function()).await
     }
 
-    /// Decides at once whether the request may depart; see [`Limiter::try_acquire`](crate::Limiter::try_acquire).
+    /// Decides at once whether the request may depart, whatever its bounds are; see
+    /// [`Limiter::try_acquire`](crate::Limiter::try_acquire), also for errors.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -244,11 +245,12 @@ impl Acquire {
     }
 
     /// Looks when such a request could depart, without recording anything; see
-    /// [`Limiter::peek`](crate::Limiter::peek).
+    /// [`Limiter::peek`](crate::Limiter::peek). Its bounds have no effect. Waiting requests of lower priority are not ahead
+    /// of it.
     ///
     /// # Errors
     ///
-    /// Fails as [`now`](Self::now) does, except that a request that names no cost in a unit costs 1 in it.
+    /// Fails as [`Limiter::try_acquire`](crate::Limiter::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
     pub async fn peek(self) -> Result<Snapshot, Error> {
         let Target { handle, key } = self.target();
         let policy = handle.policy();

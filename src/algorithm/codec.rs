@@ -64,11 +64,11 @@ const HAS_UNITS: u64 = 8;
 const HAS_TAGS: u64 = 16;
 const HAS_RINGS: u64 = 32;
 
-/// The bytes of the head, without those of the tail.
+/// The length of the head, without the four bytes that rings add.
 #[cfg(feature = "redis")]
 pub(crate) const HEAD: usize = 14;
 
-/// In the bytes of an announcement: requests wait.
+/// Flag in the length of an announcement: requests wait.
 const WAITS: u64 = 1 << 15;
 
 const AFTER_VERSION: [usize; 4] = [1, 1, 2, 7];
@@ -577,7 +577,11 @@ impl Announcement {
         let mut outer = None;
         if bytes >= WAITS {
             let [first, last] = detail.numbers([7, 7])?;
-            outer = Some((first, last, amounts.sums(&mut detail)?));
+            let units = amounts.sums(&mut detail)?;
+            if units.is_zero() || last < first {
+                return Err(unrecognized());
+            }
+            outer = Some((first, last, units));
         }
         let [number] = detail.numbers([7])?;
         let mut demand = Demand::default();

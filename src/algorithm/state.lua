@@ -131,8 +131,8 @@ local cost0 = <<cost&| + >> --units
 local at = @head + 1
 tail, size = raw, #raw --whole
 if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
--- A damaged value may end where numbers are expected.
-local padded = tail .. rep('\0', 80)
+-- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement.
+local padded = tail .. rep('\0', 128)
 -- The shares and reserves by which capacity is divided, if it is.
 local fair
 if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end

@@ -128,14 +128,17 @@ fn rfc3339(text: &str) -> Option<Duration> {
     let text = text.to_ascii_uppercase();
     let time = text.find('T')?;
     let (local, zone) = text.split_at(time + text[time..].find(['Z', '+', '-'])?);
+    // A leap second is read as the second before it.
+    let leap = Duration::from_secs(local.contains(":60").into());
     let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
-    let local = since_epoch(local);
+    let local = since_epoch(local) + leap;
     let (sign, offset) = zone.split_at(1);
     if sign == "Z" {
         return offset.is_empty().then_some(local);
     }
     let (hours, minutes) = offset.split_once(':')?;
-    let offset = seconds(hours)?.saturating_mul(3_600) + seconds(minutes)?.saturating_mul(60);
+    let below = |text, most| seconds(text).filter(|it| it.as_secs() < most);
+    let offset = below(hours, 24)? * 3_600 + below(minutes, 60)? * 60;
     match sign {
         "-" => local.checked_add(offset),
         _ => local.checked_sub(offset),

@@ -32,7 +32,8 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     shards: [Mutex<Shard>; SHARDS],
     hasher: DefaultHashBuilder,
-    /// The store's time at an instant, in microseconds since 1970, after the latest time that a shard has seen.
+    /// The store's time in microseconds since 1970, by an instant and the latest time that the shard has seen. A local clock
+    /// does not go back behind that.
     clock: Box<dyn Fn(Instant, u64) -> u64 + Send + Sync>,
 }
 

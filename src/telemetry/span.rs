@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
 use tracing::span::EnteredSpan;
 
 use super::{Outcome, TARGET};
@@ -16,8 +18,8 @@ impl Span {
 
     /// Begins the span of a request. If no subscriber wants spans of this level, this reads one atomic number.
     pub(super) fn begin(policy: &str, key: &Key, cost: u32) -> Self {
-        // With tracing's feature `log`, a span has a cost even if there is no subscriber.
-        if !tracing::span_enabled!(target: TARGET, tracing::Level::DEBUG) {
+        // The feature `log` of tracing, which other crates may set, makes spans without a subscriber expensive.
+        if LevelFilter::current() < Level::DEBUG {
             return Self::NONE;
         }
         let span = tracing::debug_span!(

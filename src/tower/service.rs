@@ -37,6 +37,11 @@ impl<S, L> Throttle<S, L> {
         &self.inner
     }
 
+    /// The service inside, to change it.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     /// The service inside, without the throttle.
     pub fn into_inner(self) -> S {
         self.inner

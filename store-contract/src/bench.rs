@@ -281,7 +281,7 @@ impl Process {
         self.queue.extend(requests);
     }
 
-    /// Its next call, which knows of this call that its answer was lost.
+    /// The next call, which reports that the answer to the call `lost` was lost.
     pub(super) fn next_take(&mut self, lost: u64) -> Operation {
         self.number += 1;
         Operation::Take(Take {

@@ -60,7 +60,7 @@ impl RedisStore {
                 sleep(pause).await;
             }
             match self.attempt(named, script.take(), deadline).await {
-                Ok(Break(done)) => return Ok(done),
+                Ok(Break(result)) => return result,
                 Ok(Continue(found)) if self.scripting => {
                     // The value may be one that a script can change, or differ in the shape of a log only.
                     let (name, mut call) = (named.name.clone(), named.call.clone());
@@ -83,18 +83,19 @@ impl RedisStore {
         Err(conflict())
     }
 
-    /// Tries once, by a script first if there is one. Goes on if another process has changed the value, which had these
-    /// counters.
+    /// Tries once, by a script first if there is one. Breaks with the result, or continues if it has to be tried again, with
+    /// the counters of the value if it was read.
     async fn attempt(
         &self,
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<ControlFlow<Done, Option<SmallVec<[Counter; 1]>>>, StoreError> {
+    ) -> Result<ControlFlow<Result<Done, StoreError>, Option<SmallVec<[Counter; 1]>>>, StoreError>
+    {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
             if let Some(result) = results.into_iter().flatten().next() {
-                return result.map(Break);
+                return Ok(Break(result));
             }
         }
         let NamedCall { name, call } = named;
@@ -164,7 +165,7 @@ impl RedisStore {
             // The answer does not wait for it. It may fail, because nothing depends on it.
             tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
-        Ok(Break((answer, Reading { now, origin })))
+        Ok(Break(Ok((answer, Reading { now, origin }))))
     }
 
     /// Reads a value, and watches it on an exclusive connection. Returns `None` if its slot moved before the answer.

@@ -127,7 +127,7 @@ impl Cluster {
         Err(why)
     }
 
-    /// Sends a command again as long as it is redirected, and has no effect.
+    /// Follows the redirections of a command. A redirected command had no effect.
     async fn follow(
         &self,
         command: &Cmd,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Pipeline;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::attempts::Attempts;
 use super::connection::Connection;
@@ -26,6 +26,9 @@ const LEAST_PING: Duration = Duration::from_millis(100);
 /// The most time that an attempt to connect gets, however late the caller's deadline is.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(10);
 
+/// The pause before a connection, if the one before was opened in vain.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// One server, with a connection that all calls share and a pool of exclusive ones.
 ///
 /// The shared connection is made on the runtime of the call that needs it. It is replaced if it breaks, if its
@@ -40,6 +43,8 @@ struct Inner {
     /// end with that one, because the server may be a replica then.
     idle: Mutex<Vec<(u64, Connection)>>,
     has_connected: AtomicBool,
+    /// True if no call was answered since the last connection was opened.
+    is_unproven: AtomicBool,
 }
 
 /// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
@@ -63,6 +68,7 @@ impl Node {
             shared: Attempts::new(Duration::ZERO),
             idle: Mutex::default(),
             has_connected: AtomicBool::new(false),
+            is_unproven: AtomicBool::new(false),
         }))
     }
 
@@ -91,8 +97,9 @@ impl Node {
         };
         match &answer {
             Ok(answers) if is_demoted(answers) => self.replace(shared, None),
+            Ok(_) => self.0.is_unproven.store(false, Ordering::Relaxed),
             Err(error) if error.is_outcome_unknown() => self.replace(shared, Some(begun.elapsed())),
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
         answer
     }
@@ -140,8 +147,12 @@ impl Node {
     }
 
     async fn connect(self, time: Duration) -> Result<Connection, StoreError> {
+        if self.0.is_unproven.load(Ordering::Relaxed) {
+            sleep(PAUSE).await;
+        }
         let time = time.clamp(self.target().timeout, LONGEST_ATTEMPT);
         let connection = Connection::open(self.target(), Instant::now() + time).await?;
+        self.0.is_unproven.store(true, Ordering::Relaxed);
         if self.0.has_connected.swap(true, Ordering::Relaxed) {
             telemetry::reconnected();
         }
