@@ -112,7 +112,7 @@ impl Acquire {
     }
 
     /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once. All of it departs at
-    /// once.
+    /// once. Costs that were set before are replaced.
     ///
     /// ```
     /// use tower_throttle::{Cost, Limiter, Quota};

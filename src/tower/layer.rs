@@ -50,8 +50,9 @@ use crate::priority::{Priority, Share};
 ///
 /// The service has to be `Clone`; for others, see [`shared`](Self::shared). If a quota
 /// [limits](crate::Quota::concurrent) how many requests are in progress, a request is in progress until the
-/// [body](crate::HeldBody) of its response has ended, or for other protocols until the response. So the response is an
-/// `http::Response<HeldBody<B>>`, whose body fails with a `BoxError`; [`unreported`](Self::unreported) leaves its type as it is.
+/// [body](crate::HeldBody) of its response has ended, or for other protocols until the response. So an
+/// `http::Response<B>` becomes an `http::Response<HeldBody<B>>`, whose body fails with a `BoxError`, and a `reqwest::Response`
+/// stays one; [`unreported`](Self::unreported) leaves its type as it is.
 ///
 /// # Order among layers
 ///
