@@ -61,9 +61,11 @@ impl Cost {
 
     /// The cost that is named in this unit.
     pub(crate) fn of_unit(&self, unit: &str) -> Option<u32> {
-        self.each()
-            .find(|(name, _)| *name == unit)
-            .map(|(_, cost)| cost)
+        if unit == REQUESTS {
+            return self.requests;
+        }
+        let mut others = self.others.as_ref()?.iter();
+        others.find(|(name, _)| *name == unit).map(|it| it.1)
     }
 }
 
