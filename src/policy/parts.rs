@@ -171,14 +171,12 @@ impl PolicyParts {
         let unit_names = interned_units(&names);
         let units = names.into_iter().map(|name| {
             let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
+            let own = quotas.clone().find_map(Quota::own_default_cost);
+            let is_request = [REQUESTS, CONCURRENT].contains(&name);
             PolicyUnit {
                 name,
-                largest_cost: quotas.clone().map(Quota::largest_cost).min().unwrap_or(0),
-                default_cost: (quotas.filter_map(Quota::own_default_cost).next()).or([
-                    REQUESTS, CONCURRENT,
-                ]
-                .contains(&name)
-                .then_some(1)),
+                largest_cost: quotas.map(Quota::largest_cost).min().unwrap_or(0),
+                default_cost: own.or(is_request.then_some(1)),
             }
         });
         Ok(Policy {

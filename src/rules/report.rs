@@ -298,8 +298,8 @@ impl fmt::Display for Reloaded {
                 None => format!("{was}rules[{}]", rule.place()),
             };
             if !rules.is_empty() {
-                let all: Vec<_> = rules.iter().map(called).collect();
-                write!(f, "{} {change} ({}), ", all.len(), all.join(", "))?;
+                let names = joined(rules.iter().map(called), ", ");
+                write!(f, "{} {change} ({names}), ", rules.len())?;
             }
         }
         write!(f, "{} as before", self.unchanged.len())?;
