@@ -51,7 +51,8 @@ function ahead_of(j, time)
 end
 
 -- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
--- of those that are not overdue. With shares, order.lua also counts the units of its own process before the request.
+-- of those that are not overdue. The sum ends where it leaves no room until `finish`, as more changes nothing. With shares,
+-- order.lua also counts the units of its own process before the request.
 local known& = {}
 function ahead(arrival, _, finish, on_time)
   on_time = on_time and deadlines.are_past

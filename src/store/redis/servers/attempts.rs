@@ -13,7 +13,7 @@ use crate::lock::Mutex;
 use crate::store::StoreError;
 
 /// The pause after a failure is at random between half of this and all of it. The span doubles with each failure.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs attempts to get a value, one at a time. After a failed attempt, callers get the same error at once until

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use redis::Pipeline;
 use tokio::time::{Instant, sleep};
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, FIRST_PAUSE};
 use super::connection::Connection;
 use super::errors::is_demotion;
 use super::target::Target;
@@ -26,9 +26,6 @@ const LEAST_PING: Duration = Duration::from_millis(100);
 /// The most time that an attempt to connect gets, however late the caller's deadline is.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(10);
 
-/// The pause before a connection, if the one before was opened in vain.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// One server, with a connection that all calls share and a pool of exclusive ones.
 ///
 /// The shared connection is made on the runtime of the call that needs it. It is replaced if it breaks, if its
@@ -43,7 +40,7 @@ struct Inner {
     /// end with that one, because the server may be a replica then.
     idle: Mutex<Vec<(u64, Connection)>>,
     has_connected: AtomicBool,
-    /// True if no call was answered since the last connection was opened.
+    /// True if no call was answered since the last connection was opened. Then the next one comes after a pause.
     is_unproven: AtomicBool,
 }
 
@@ -148,7 +145,7 @@ impl Node {
 
     async fn connect(self, time: Duration) -> Result<Connection, StoreError> {
         if self.0.is_unproven.load(Ordering::Relaxed) {
-            sleep(PAUSE).await;
+            sleep(FIRST_PAUSE).await;
         }
         let time = time.clamp(self.target().timeout, LONGEST_ATTEMPT);
         let connection = Connection::open(self.target(), Instant::now() + time).await?;
