@@ -413,8 +413,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each request may miss one turn. Then only those overtake it that depart during this turn, or whose own turns are
-    /// almost over by then.
+    /// Requests miss turns as their tasks are late, or behind another that is late. Then only those overtake them that
+    /// depart before the miss is noticed, or whose own turns are almost over by then.
     #[test]
     fn requests_keep_their_order_when_any_of_them_miss_a_turn(
         requests in prop::collection::vec((1..=2_u32, any::<bool>()), 10..40),
@@ -443,7 +443,7 @@ proptest! {
                 };
                 let has_turn = departing.contains_key(&place);
                 if is_over || has_missed {
-                    missed.entry(place).or_insert(bench.now);
+                    missed.insert(place, bench.now);
                 }
                 let misses = requests[place as usize - 1].1 && !missed.contains_key(&place);
                 if !misses || !has_turn {
