@@ -10,12 +10,12 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 const LONGEST_DELAY: u64 = 20_000;
 
 /// The share of its excess that the guard loses with each departure in time.
-const DECAY: u64 = 256;
+const DECAY: u64 = 128;
 
 /// The guard for the next call, never less than the policy's.
 ///
 /// It must exceed the uncertainty of the store's clock, or no permit is ever valid, and the delay with which a busy process
-/// wakes. So it follows what is measured, and doubles when a grant was missed, to fall again while permits are used in
+/// wakes. So it follows what is measured, and grows when a grant was missed, to fall again while permits are used in
 /// time. It also knows the round trip: how long an answer may take.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
@@ -68,10 +68,11 @@ impl Guard {
         self.measured.load(Ordering::Relaxed)
     }
 
-    /// A grant under this guard was missed. It doubles once for all grants of one call.
-    pub(crate) fn forfeited(&self, guard: Duration) {
-        let doubled = (micros(guard) * 2).min(micros(LONGEST));
-        self.wanted.fetch_max(doubled, Ordering::Relaxed);
+    /// A grant under this guard was missed, by `late`. The guard grows by twice that, at most to its double, and once for
+    /// all grants of one call.
+    pub(crate) fn forfeited(&self, guard: Duration, late: Duration) {
+        let longer = (guard + guard.min(2 * late)).min(LONGEST);
+        self.wanted.fetch_max(micros(longer), Ordering::Relaxed);
     }
 
     /// A permit was used in time.
@@ -157,14 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn doubles_once_for_all_forfeits_of_a_batch_up_to_its_limit_and_sinks_again() {
+    fn grows_once_for_all_forfeits_of_a_batch_up_to_its_limit_and_sinks_again() {
         let guard = Guard::new(FLOOR);
         for _ in 0..100 {
-            guard.forfeited(FLOOR);
+            guard.forfeited(FLOOR, FLOOR / 4);
         }
-        assert_eq!(guard.current(), FLOOR * 2);
+        assert_eq!(guard.current(), FLOOR * 3 / 2);
+        // A process that was stopped is late by far more than the next time.
+        guard.forfeited(guard.current(), 100 * FLOOR);
+        assert_eq!(guard.current(), FLOOR * 3);
         for _ in 0..100 {
-            guard.forfeited(guard.current());
+            guard.forfeited(guard.current(), 100 * FLOOR);
         }
         assert_eq!(guard.current(), LONGEST);
         for _ in 0..20_000 {

@@ -1172,8 +1172,8 @@ impl Queue {
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
-    /// wait again; yields the guard that was too short for them.
-    pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Duration> {
+    /// wait again; returns the first of these turns.
+    pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Turn> {
         let missed = self.first_blocked().filter(|turn| turn.until < now);
         if missed.is_some() {
             self.expire(now, woken);
@@ -1183,7 +1183,7 @@ impl Queue {
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
         self.let_depart(now, woken);
-        missed.map(|turn| turn.guard)
+        missed
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns

@@ -868,7 +868,7 @@ impl KeyQueue {
     /// A request was polled too late for its turn, by `late`.
     pub(super) fn missed(&self, guard: Duration, late: Duration) {
         let handle = &self.handle;
-        handle.guard.forfeited(guard);
+        handle.guard.forfeited(guard, late);
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }

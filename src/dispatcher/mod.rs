@@ -437,12 +437,12 @@ impl Dispatcher {
     fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
         let mut woken = Woken::new();
         let mut locked = queue.lock();
-        let guard = locked.check(now, &mut woken);
+        let missed = locked.check(now, &mut woken);
         let lost = locked.lose_lease(now);
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         drop(locked);
-        if let Some(guard) = guard {
-            queue.missed(guard, Duration::ZERO);
+        if let Some(turn) = missed {
+            queue.missed(turn.guard, now - turn.until);
         }
         if lost > 0 {
             let telemetry = &queue.handle.load().telemetry;
