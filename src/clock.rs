@@ -10,6 +10,9 @@ use tokio::time::Instant;
 /// at most. A clock that is off by more was set.
 const DRIFT: i64 = 2_000;
 
+/// A clock that is off by more than this was set.
+const TOLERANCE: Duration = Duration::from_millis(5);
+
 /// A server that has not answered for so long may be forgotten.
 const RECENT: Duration = Duration::from_secs(10);
 
@@ -33,6 +36,14 @@ struct Servers {
     known: HashMap<u64, Known>,
     /// The server that answered last.
     last: u64,
+    sets: ClockSets,
+}
+
+/// How often a clock was set, and when the last time was noticed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ClockSets {
+    pub(crate) count: u64,
+    pub(crate) last: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,14 +109,23 @@ impl StoreClock {
             let is_recent = |it: &Known| received.saturating_duration_since(it.updated) < RECENT;
             servers.known.retain(|_, known| is_recent(known));
         }
-        Read { offset, ahead }
+        let read = Read { offset, ahead };
+        if read.set_by().is_some() {
+            servers.sets.count += 1;
+            servers.sets.last = Some(received);
+        }
+        read
+    }
+
+    pub(crate) fn sets(&self) -> ClockSets {
+        self.servers.lock().sets
     }
 }
 
 impl Read {
-    /// Seconds by which the clock was set forward, or back if below 0, unless it is less than `tolerance`.
-    pub(crate) fn set_by(&self, tolerance: Duration) -> Option<f64> {
-        let is_set = Duration::from_nanos(self.ahead.unsigned_abs()) > tolerance;
+    /// Seconds by which the clock was set forward, or back if below 0, if it was set.
+    pub(crate) fn set_by(&self) -> Option<f64> {
+        let is_set = Duration::from_nanos(self.ahead.unsigned_abs()) > TOLERANCE;
         is_set.then_some(self.ahead as f64 / 1e9)
     }
 }

@@ -70,8 +70,6 @@ pub(crate) struct Queue {
     is_announced: bool,
     latest: Standing,
     counters: CounterSet,
-    /// The weight of the share of its requests, as the latest one has it; 0 before the first one.
-    weight: u32,
     places: PlaceCount,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
@@ -463,14 +461,6 @@ impl Queue {
     /// Requests took over departures of so many units from another share; below 0, another share did.
     pub(crate) fn took_over(&mut self, units: i64) {
         self.unsent.moved += units;
-    }
-
-    pub(crate) fn weight(&self) -> u32 {
-        self.weight
-    }
-
-    pub(crate) fn weigh(&mut self, weight: u32) {
-        self.weight = weight;
     }
 
     /// Something may have become available early.

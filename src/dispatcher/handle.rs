@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
-use super::{ClockSets, Dispatcher, Held};
+use super::{Dispatcher, Held};
 use crate::algorithm::{
     Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
     level,
 };
-use crate::clock::Offset;
+use crate::clock::{ClockSets, Offset};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::guard::Guard;
@@ -84,6 +84,8 @@ pub(super) struct KeyQueue {
     pub(super) lane: u64,
     /// The number of the share.
     flow: u64,
+    /// The weight of the share, as the latest request has it; 0 before the first one.
+    weight: AtomicU32,
     pub(super) serial: u64,
     queue: Mutex<Queue>,
     /// When the dispatcher is to call for it.
@@ -332,7 +334,7 @@ impl Handle {
                 current.telemetry.combined();
             }
             current.count(&mut locked, &mut woken);
-            locked.weigh(rank.flow().weight);
+            (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
             locked.join(mode, place.number, cost, place.arrival, bound);
             let level = rank.priority.level();
             let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
@@ -395,6 +397,7 @@ impl Handle {
             key: key.clone(),
             lane,
             flow,
+            weight: AtomicU32::new(0),
             serial: self.dispatcher.next_number(),
             queue: Mutex::new(new),
             scheduled: Mutex::default(),
@@ -786,10 +789,13 @@ impl Current {
 
 impl KeyQueue {
     /// The share of its requests.
-    pub(super) fn flow(&self, weight: u32) -> Flow {
+    pub(super) fn flow(&self) -> Flow {
         match self.flow {
             id if id == Flow::default().id => Flow::default(),
-            id => Flow { id, weight },
+            id => Flow {
+                id,
+                weight: self.weight.load(Ordering::Relaxed),
+            },
         }
     }
 

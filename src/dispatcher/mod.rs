@@ -46,9 +46,6 @@ mod outages;
 /// A leader is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
 
-/// A clock that is off by more than this was set.
-const CLOCK_TOLERANCE: Duration = Duration::from_millis(5);
-
 /// How often a leader shows that it runs, while calls are under way.
 const BEAT: Duration = Duration::from_millis(50);
 
@@ -82,7 +79,6 @@ pub(crate) struct Dispatcher {
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
-    clock_sets: Mutex<ClockSets>,
     outages: Outages,
     /// Leases are renewed at multiples of a part of them since then, so that keys share calls.
     started: Instant,
@@ -90,13 +86,6 @@ pub(crate) struct Dispatcher {
     schedule: Mutex<Schedule>,
     changed: Notify,
     telemetry: StoreTelemetry,
-}
-
-/// How often the store's clock was set, and when the last time was noticed.
-#[derive(Clone, Copy, Default)]
-struct ClockSets {
-    count: u64,
-    last: Option<Instant>,
 }
 
 /// Serves requests while the store is out.
@@ -223,7 +212,6 @@ impl Dispatcher {
             process: random.hash_one(std::process::id()) >> (11 + LANE_BITS) << LANE_BITS,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
-            clock_sets: Mutex::default(),
             outages: Outages::default(),
             started: Instant::now(),
             handles: Mutex::default(),
@@ -518,13 +506,13 @@ impl Dispatcher {
         let largest = policy.largest_costs();
         let mut asked = locked.begin(number, &largest, outage, clock.shows(), woken);
         asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();
-        let flow = queue.flow(locked.weight());
+        let flow = queue.flow();
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
             self.changed.notify_one();
         }
         drop(locked);
-        let clock_sets = *self.clock_sets.lock();
+        let clock_sets = self.clock.sets();
         let mut take = Take {
             process: self.process | queue.lane,
             flow,
@@ -710,7 +698,7 @@ impl Dispatcher {
                     continue;
                 }
             };
-            let is_stale = handle.is_strict() && sent.clock_sets != self.clock_sets.lock().count;
+            let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
             if taken.is_outdated || is_stale {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
@@ -771,18 +759,9 @@ impl Dispatcher {
     }
 
     fn observe(&self, clock: &StoreClock, answered: &Answered) -> Offset {
-        let Answered {
-            now,
-            server,
-            sent,
-            received,
-            ..
-        } = *answered;
-        let read = clock.observe(sent, received, now, server);
-        if let Some(ahead) = read.set_by(CLOCK_TOLERANCE) {
-            let mut sets = self.clock_sets.lock();
-            (sets.count, sets.last) = (sets.count + 1, Some(received));
-            drop(sets);
+        let it = answered;
+        let read = clock.observe(it.sent, it.received, it.now, it.server);
+        if let Some(ahead) = read.set_by() {
             self.telemetry.clock_set(ahead);
         }
         read.offset
