@@ -9,7 +9,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::algorithm::{Costs, Demand, Holding, Mode, Settlement, Take, Units};
+use self::departures::{Departing, Departures};
+
+use crate::algorithm::{Corrections, Costs, Demand, Holding, Mode, Settlement, Take, Units};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::policy::Policy;
@@ -30,17 +32,6 @@ const GATHER: Duration = Duration::from_millis(5);
 /// Requests need not be announced if those before them wait for so long behind the next call.
 const LASTS: Duration = Duration::from_millis(200);
 
-/// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
-/// others keep the order of arrival.
-const NEIGHBOURS: usize = 8;
-
-/// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
-const STALLS: u32 = 4;
-
-/// How often that happens until one departs.
-const MOST_STALLS: u32 = 2;
-const SHORTEST_STALL: Duration = Duration::from_micros(100);
-
 /// Other processes learn within so long of a request that waits for a place, as one may be released at any time.
 const ANNOUNCE: Duration = Duration::from_millis(100);
 
@@ -50,9 +41,6 @@ const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 /// A store that has refused to renew a lease is asked again after so long.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// The most corrections that are kept while the store cannot be called. Others stay charged.
-const MOST_SETTLEMENTS: usize = 1_024;
-
 /// The requests of one key, by arrival, and the call to the store on their behalf.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
@@ -61,11 +49,11 @@ pub(crate) struct Queue {
     /// The requests that depart at once or not at all.
     tries: Requests,
     /// The requests that have a turn.
-    departing: BTreeMap<u64, Departing>,
+    departing: Departures,
     failed: BTreeMap<u64, Refusal>,
-    stall: Stall,
     stage: Stage,
-    unsent: Unsent,
+    /// The report of the next call.
+    unsent: Corrections,
     /// The store may hold a demand of this queue.
     is_announced: bool,
     latest: Standing,
@@ -75,16 +63,6 @@ pub(crate) struct Queue {
     paused_until: Option<Instant>,
     /// The outage of the store, if requests wait for its end.
     out: Option<Out>,
-}
-
-/// The news for the store, which the next call carries.
-#[derive(Debug, Clone, Default)]
-struct Unsent {
-    /// The number of the first call to the store whose answer was lost, if that was the latest one.
-    lost: Option<u64>,
-    settlements: Vec<Settlement>,
-    /// See [`Take::moved`].
-    moved: i64,
 }
 
 /// The places of requests in progress, if a quota limits how many there are.
@@ -191,24 +169,6 @@ pub(crate) struct Standing {
     pub(crate) overtakes: bool,
 }
 
-/// The requests with a turn that let those before them depart first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Stall {
-    /// Requests from this place on are blocked.
-    blocked_from: Option<u64>,
-    /// When to look again whether requests depart.
-    check: Option<Instant>,
-    has_departed: bool,
-    /// Requests have missed their turns since one departed: tasks are polled late, and one departs at a time.
-    has_missed: bool,
-    /// How often others were let past since one departed.
-    times: u32,
-    /// How many have departed before the first of those that may.
-    passed: usize,
-    /// How many may depart, at most. Some may have missed their turns.
-    ready: usize,
-}
-
 /// Boxed, as the nodes of a map are partly empty.
 type Requests = BTreeMap<u64, Box<Request>>;
 
@@ -223,13 +183,6 @@ struct Request {
     /// It has lost a turn and was not polled since.
     has_missed: bool,
     waker: Option<Waker>,
-}
-
-/// A request that has a turn.
-#[derive(Debug, Clone)]
-struct Departing {
-    request: Box<Request>,
-    turn: Box<Turn>,
 }
 
 /// Why a request does not depart.
@@ -284,31 +237,6 @@ impl Turn {
         self.until
             .checked_duration_since(soonest)
             .is_some_and(|left| 2 * left >= self.until - self.from)
-    }
-}
-
-impl Unsent {
-    fn is_empty(&self) -> bool {
-        self.lost.is_none() && self.settlements.is_empty()
-    }
-
-    /// If there are too many corrections, returns stay charged.
-    fn keep(&mut self, settlement: Settlement) {
-        if self.settlements.len() < MOST_SETTLEMENTS {
-            self.settlements.push(settlement);
-        } else if settlement.difference > 0
-            && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)
-        {
-            *returned = settlement;
-        }
-    }
-
-    /// Keeps the corrections of a failed call. Units that it may have returned are not returned again.
-    fn repeat(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
-        let settlements = settlements.into_iter();
-        settlements
-            .filter(|it| !is_outcome_unknown || it.difference > 0)
-            .for_each(|it| self.keep(it));
     }
 }
 
@@ -375,7 +303,7 @@ impl Queue {
                 Err(_) => failing.push(place),
             }
         }
-        for Departing { request, .. } in self.departing.values_mut() {
+        for Departing { request, .. } in self.departing.requests.values_mut() {
             request.cost = express(request.cost).unwrap_or(request.cost);
         }
         for place in failing {
@@ -399,9 +327,9 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_asked = !self.waiting.is_empty() || !self.tries.is_empty();
-        let has_requests = is_asked || !self.departing.is_empty() || !self.failed.is_empty();
-        let has_work = has_requests || self.has_places();
+        let asks_nothing = self.waiting.is_empty() && self.tries.is_empty();
+        let none_ends = self.departing.requests.is_empty() && self.failed.is_empty();
+        let has_work = !asks_nothing || !none_ends || self.has_places();
         !has_work && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
     }
 
@@ -419,7 +347,8 @@ impl Queue {
     /// When the dispatcher has to look at the queue.
     pub(crate) fn due(&self) -> Option<Instant> {
         let lease = self.places.lease.filter(|_| self.has_places());
-        let times = self.call_due().into_iter().chain(self.stall.check);
+        let check = self.departing.stall.check;
+        let times = self.call_due().into_iter().chain(check);
         times.chain(lease.map(|lease| lease.until)).min()
     }
 
@@ -488,7 +417,7 @@ impl Queue {
         if self.counters.place().is_none() {
             return 0;
         }
-        let departing = self.departing.values();
+        let departing = self.departing.requests.values();
         departing.fold(self.places.held, |units, it| {
             units.saturating_add(it.turn.places())
         })
@@ -579,12 +508,9 @@ impl Queue {
             releases: outage.is_none() && places < self.places.known,
             is_notified: false,
         };
-        let (settlements, lost) = match outage {
-            Some(_) => (Vec::new(), 0),
-            None => (
-                std::mem::take(&mut self.unsent.settlements),
-                self.unsent.lost.unwrap_or(0),
-            ),
+        let corrections = match outage {
+            Some(_) => Corrections::default(),
+            None => self.unsent.send(),
         };
         self.stage = Stage::Calling(Sent {
             number,
@@ -592,20 +518,14 @@ impl Queue {
             demand: demand.clone(),
             last_place,
             next: None,
-            settlements: settlements.clone(),
+            settlements: corrections.settlements.clone(),
             places,
             is_fallback: outage.is_some(),
         });
-        let moved = match outage {
-            Some(_) => 0,
-            None => std::mem::take(&mut self.unsent.moved),
-        };
         Take {
             mode,
             demand,
-            settlements,
-            lost,
-            moved,
+            corrections,
             holding,
             ..Take::default()
         }
@@ -629,7 +549,7 @@ impl Queue {
         };
         let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
         if !sent.is_fallback {
-            self.unsent.lost = None;
+            self.unsent.lost = 0;
             let granted = sent.demand.units_of(granted.into()).as_costs();
             let granted = self.counters.place().map_or(0, |unit| granted.0[unit]);
             self.places.known = sent.places.saturating_add(granted);
@@ -642,7 +562,7 @@ impl Queue {
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now, woken);
-        self.let_depart(now, woken);
+        self.departing.release(now, woken);
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
@@ -722,7 +642,7 @@ impl Queue {
             return Some(turn);
         }
         if mode == Mode::Wait {
-            turn = self.move_up(turn, now, woken);
+            turn = self.departing.move_up(turn, now, woken);
         }
         loop {
             let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
@@ -762,8 +682,6 @@ impl Queue {
         };
         let turn = Box::new(turn);
         self.departing.insert(place, Departing { request, turn });
-        let from = self.stall.blocked_from;
-        self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
     }
 
     /// Whether a command of this process forbids departures at that time.
@@ -888,7 +806,7 @@ impl Queue {
             return;
         };
         if is_outcome_unknown {
-            self.unsent.lost.get_or_insert(sent.number);
+            self.unsent.has_lost(sent.number);
             self.forget_known_places();
         }
         self.unsent.repeat(sent.settlements, is_outcome_unknown);
@@ -930,7 +848,7 @@ impl Queue {
 
     /// Calls for nothing more. The store drops the demand after a while. Corrections wait for the next call.
     fn forget(&mut self) {
-        (self.unsent.lost, self.is_announced) = (None, false);
+        (self.unsent.lost, self.is_announced) = (0, false);
         self.stage = Stage::Idle;
     }
 
@@ -938,7 +856,7 @@ impl Queue {
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
         self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
         if let Stage::Calling(sent) = std::mem::take(&mut self.stage) {
-            self.unsent.lost.get_or_insert(sent.number);
+            self.unsent.has_lost(sent.number);
             self.unsent.repeat(sent.settlements, true);
             self.forget_known_places();
         }
@@ -982,13 +900,13 @@ impl Queue {
         waker: &Waker,
         woken: &mut Woken,
     ) -> Step {
-        let Some(Departing { request, turn }) = self.departing.get_mut(&place) else {
+        let Some(Departing { request, turn }) = self.departing.requests.get_mut(&place) else {
             return self.poll_without_turn(place, now, waker, woken);
         };
         request.has_missed = false;
         let turn = **turn;
         let is_over = turn.until < now;
-        let is_blocked = self.stall.blocks(place);
+        let is_blocked = self.departing.stall.blocks(place);
         if !is_over && (is_blocked || now < turn.from) {
             request.waker = Some(waker.clone());
             return match is_blocked {
@@ -1000,31 +918,21 @@ impl Queue {
             self.expire(now, woken);
             return Step::Missed(turn);
         }
-        let (mut is_first, mut late) = (true, None);
-        for (&place, before) in self.departing.range(..place) {
-            is_first &= before.turn.until <= now;
-            late = late.or(self
-                .stall
-                .is_late(place, before, now)
-                .then_some(*before.turn));
-        }
-        if let Some(late) = late {
-            // Those before it may take its turn.
-            self.expire(now, woken);
-            return Step::Missed(late);
-        }
-        self.departing.remove(&place);
+        let has_room = match self.departing.depart(place, now) {
+            Ok(has_room) => has_room,
+            Err(late) => {
+                // Those before it may take its turn.
+                self.expire(now, woken);
+                return Step::Missed(late);
+            }
+        };
         self.places.held = self.places.held.saturating_add(turn.places());
         if turn.places() > 0 && self.stage == Stage::Idle {
             let lease = self.places.lease;
             self.call_at(lease.map_or(now, |lease| lease.renew));
         }
-        let stall = &mut self.stall;
-        stall.passed = if is_first { 0 } else { stall.passed + 1 };
-        (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
-        stall.ready = stall.ready.saturating_sub(1);
-        if stall.ready <= NEIGHBOURS / 2 {
-            self.let_depart(now, woken);
+        if has_room {
+            self.departing.release(now, woken);
         }
         Step::Depart(turn, self.latest)
     }
@@ -1068,8 +976,8 @@ impl Queue {
 
     /// Requests that have missed their turns get others. A request that is not polled gets no third one.
     fn expire(&mut self, now: Instant, woken: &mut Woken) {
-        self.stall.has_missed = true;
-        let stall = self.stall;
+        self.departing.stall.has_missed = true;
+        let stall = self.departing.stall;
         self.replace(|place, it| stall.is_late(place, it, now), now, woken);
     }
 
@@ -1082,8 +990,8 @@ impl Queue {
         woken: &mut Woken,
     ) {
         let mut displaced: HashMap<(Mode, Costs), VecDeque<u64>> = HashMap::new();
-        for place in self.departing.keys().copied().collect::<Vec<_>>() {
-            let Some(it) = self.departing.get_mut(&place) else {
+        for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
+            let Some(it) = self.departing.requests.get_mut(&place) else {
                 continue;
             };
             let (turn, mode) = (*it.turn, it.request.mode);
@@ -1109,77 +1017,24 @@ impl Queue {
                 }
             }
         }
-        self.let_depart(now, woken);
-    }
-
-    /// Lets the next requests depart in their turns.
-    fn let_depart(&mut self, now: Instant, woken: &mut Woken) {
-        let Some(from) = self.stall.blocked_from else {
-            return;
-        };
-        let most = match (self.stall.times, self.stall.has_missed) {
-            (0, true) => 1,
-            (times, _) => NEIGHBOURS << times.min(MOST_STALLS),
-        };
-        let before = self.departing.range(..from);
-        let next = self.first_blocked().map_or(now, |next| next.from.max(now));
-        // Behind a miss, a request that departs later holds up no other.
-        let ready = before.filter(|(_, Departing { turn, .. })| {
-            now < turn.until && (most > 1 || turn.from <= next)
-        });
-        let ready = ready.take(most).count();
-        if ready == 0 {
-            self.stall.passed = 0;
-        }
-        let most = most.saturating_sub(self.stall.passed).max(ready);
-        self.stall.ready = ready;
-        let mut blocked = self.departing.range_mut(from..);
-        for (_, released) in blocked.by_ref().take(most - ready) {
-            self.stall.ready += 1;
-            woken.extend(released.request.waker.take());
-        }
-        self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
-        self.watch(now);
-    }
-
-    /// Sets when to look after the requests that are blocked.
-    fn watch(&mut self, now: Instant) {
-        let Some(next) = self.first_blocked() else {
-            self.stall.check = None;
-            return;
-        };
-        if self.stall.check.is_none() {
-            let first = self.departing.values().next();
-            let first = first.map_or(now, |first| first.turn.from.max(now));
-            let stall = (next.guard / STALLS).max(SHORTEST_STALL);
-            self.stall.check = Some(next.until.min(first + stall));
-        }
-    }
-
-    fn first_blocked(&self) -> Option<Turn> {
-        let (_, first) = self.departing.range(self.stall.blocked_from?..).next()?;
-        Some(*first.turn)
+        self.departing.release(now, woken);
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
     /// wait again; returns the first of these turns.
     pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Turn> {
-        let missed = self.first_blocked().filter(|turn| turn.until < now);
+        let missed = self.departing.first_blocked().filter(|it| it.until < now);
         if missed.is_some() {
             self.expire(now, woken);
         }
-        if self.stall.check.is_some_and(|due| due <= now) {
-            self.stall.times += u32::from(!self.stall.has_departed);
-            (self.stall.check, self.stall.has_departed) = (None, false);
-        }
-        self.let_depart(now, woken);
+        self.departing.check(now, woken);
         missed
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
     pub(crate) fn leave(&mut self, place: u64, now: Instant, woken: &mut Woken) -> bool {
-        let departing = self.departing.remove(&place);
+        let departing = self.departing.requests.remove(&place);
         match &departing {
             Some(it) => self.pass_on(Mode::Wait, *it.turn, now, woken),
             None if self.take(place).is_some() => self.withdraw(now),
@@ -1190,23 +1045,21 @@ impl Queue {
 
     /// The first turn of this cost whose request has not departed.
     pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
-        let turns = self.departing.iter().map(|(&place, it)| (place, *it.turn));
-        let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
-        useful.min_by_key(|(_, turn)| turn.from)
+        self.departing.first_turn(cost, now)
     }
 
     /// Takes the first turn of this cost from its request, which waits again.
     pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
         let (place, turn) = self.first_turn(cost, now)?;
         self.wait_again(place, woken);
-        self.let_depart(now, woken);
+        self.departing.release(now, woken);
         self.call_at(now);
         Some(turn)
     }
 
     /// A request that has a turn loses it, and waits in its place.
     fn wait_again(&mut self, place: u64, woken: &mut Woken) {
-        if let Some(Departing { mut request, .. }) = self.departing.remove(&place) {
+        if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&place) {
             woken.extend(request.waker.take());
             self.without_turn(request.mode).insert(place, request);
         }
@@ -1223,7 +1076,7 @@ impl Queue {
             self.give_back(&turn);
             self.call_at(now);
         }
-        self.let_depart(now, woken);
+        self.departing.release(now, woken);
         self.withdraw(now);
     }
 
@@ -1233,32 +1086,6 @@ impl Queue {
         if self.waiting.is_empty() && (self.is_announced || self.out.is_some()) {
             self.call_at(now);
         }
-    }
-
-    /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
-    /// Returns the turn that is left.
-    fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
-        let mut later: SmallVec<[&mut Departing; NEIGHBOURS]> = SmallVec::new();
-        for it in self.departing.values_mut().rev() {
-            let is_alike = it.request.mode == Mode::Wait && it.turn.units == free.units;
-            if !is_alike || !it.turn.is_useful(now) {
-                continue;
-            }
-            if it.turn.from <= free.from {
-                break;
-            }
-            later.push(it);
-        }
-        if !free.is_useful(now) {
-            return free;
-        }
-        for it in later.into_iter().rev() {
-            if it.turn.from > free.from {
-                std::mem::swap(&mut *it.turn, &mut free);
-                woken.extend(it.request.waker.take());
-            }
-        }
-        free
     }
 
     /// Nothing departs until then. Requests that have an earlier turn wait again.
@@ -1290,23 +1117,14 @@ impl Queue {
 
     /// Wakes all requests, which look at where they stand.
     pub(crate) fn wake_all(&mut self, woken: &mut Woken) {
-        let departing = self.departing.values_mut().map(|it| &mut it.request);
+        let departing = self.departing.requests.values_mut();
+        let departing = departing.map(|it| &mut it.request);
         let waiting = self.waiting.values_mut().chain(self.tries.values_mut());
         woken.extend(departing.chain(waiting).filter_map(|it| it.waker.take()));
     }
 }
 
-impl Stall {
-    fn blocks(&self, place: u64) -> bool {
-        self.blocked_from.is_some_and(|from| place >= from)
-    }
-
-    /// Returns true if a request has missed its turn, and may get another one.
-    fn is_late(&self, place: u64, it: &Departing, now: Instant) -> bool {
-        it.turn.until < now && (!it.request.has_missed || self.blocks(place))
-    }
-}
-
+mod departures;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

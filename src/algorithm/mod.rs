@@ -28,6 +28,7 @@ pub(crate) use self::{
 };
 pub use self::{
     concurrent::{Holding, NextProcesses, Occupancy},
+    corrections::{Corrections, Settlement},
     demand::Demand,
     order::{Flow, Reserves},
     units::Costs,
@@ -35,6 +36,7 @@ pub use self::{
 
 mod codec;
 mod concurrent;
+mod corrections;
 mod demand;
 mod fixed;
 mod gcra;
@@ -346,17 +348,6 @@ pub(crate) struct Recorded {
     pub(crate) units: Costs,
 }
 
-/// A correction of what a past departure cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Settlement {
-    /// [When it was recorded](Grant::recorded).
-    pub recorded: u64,
-    /// The number of the unit among those of the policy.
-    pub unit: usize,
-    /// The units to add; below 0, to return. A return of all that a departure cost gives it back.
-    pub difference: i64,
-}
-
 /// A departure time that the store has recorded for one or more requests of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
@@ -388,9 +379,6 @@ pub struct Take {
     /// The number of this call, greater than those of all earlier calls of the process. 0 if the answer cannot be
     /// lost.
     pub number: u64,
-    /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
-    /// departures that it granted are taken back.
-    pub lost: u64,
     /// How the requests ask.
     pub mode: Mode,
     /// How long the answer is likely to take, in microseconds.
@@ -407,11 +395,8 @@ pub struct Take {
     pub reserves: Reserves,
     /// The requests.
     pub demand: Demand,
-    /// Corrections of past departures.
-    pub settlements: Vec<Settlement>,
-    /// The units of departures that this process took over from its requests of other shares; below 0, that these took
-    /// over.
-    pub moved: i64,
+    /// The report on past departures.
+    pub corrections: Corrections,
     /// The places of its requests in progress.
     pub holding: Holding,
 }
@@ -438,20 +423,10 @@ impl Take {
         }
     }
 
-    /// Returns true if it gives units of past departures back.
-    pub(crate) fn returns_units(&self) -> bool {
-        self.returned() > 0
-    }
-
-    /// The units of past departures that it gives back.
-    fn returned(&self) -> u64 {
-        let returned = self.settlements.iter().map(|it| it.difference.min(0));
-        returned.sum::<i64>().unsigned_abs()
-    }
-
     /// Returns true if capacity is not divided by level and arrival alone.
     pub(crate) fn is_fair(&self) -> bool {
-        self.flow != Flow::default() || self.reserves != Reserves::default() || self.moved != 0
+        let is_divided = self.flow != Flow::default() || self.reserves != Reserves::default();
+        is_divided || self.corrections.moved != 0
     }
 
     /// How long after the call its requests may depart.
@@ -711,8 +686,9 @@ impl State {
                 ..Taken::default()
             };
         }
-        let corrects = take.lost != 0 || !take.settlements.is_empty();
-        let counters = self.counters.iter().filter(|_| corrects);
+        let corrections = &take.corrections;
+        let counters = self.counters.iter();
+        let counters = counters.filter(|_| !corrections.is_empty());
         let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
@@ -723,7 +699,7 @@ impl State {
                 };
             }
             let last = self.announced.swap_remove(place);
-            if take.lost != 0 && last.number >= take.lost {
+            if corrections.lost != 0 && last.number >= corrections.lost {
                 for granted in last.granted {
                     for (unit, units) in granted.units.each() {
                         self.settle(&Settlement {
@@ -735,7 +711,8 @@ impl State {
                 }
             }
         }
-        take.settlements.iter().for_each(|it| self.settle(it));
+        let settlements = corrections.settlements.iter();
+        settlements.for_each(|it| self.settle(it));
         let corrected = self.corrected(&marks);
         let places = self.places_mut();
         let released = places.map_or(0, |it| {
@@ -760,7 +737,7 @@ impl State {
             let behind = (units, &rest);
             taken.next_call = self.next_call(&terms, &others, behind, take, last);
         }
-        let more = corrected + take.moved as f64;
+        let more = corrected + corrections.moved as f64;
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, more, !rest.is_empty());
         let is_fair = others.are_fair();
@@ -776,7 +753,7 @@ impl State {
             // Arrival alone does not decide between shares.
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }
-        let returned = take.returned().saturating_sub(units.total());
+        let returned = corrections.returned().saturating_sub(units.total());
         if returned > 0 {
             let wants = |demand: &Demand| demand.units().total();
             let next = concurrent::offer(&mut self.announced, returned, wants, false, now);
@@ -785,7 +762,7 @@ impl State {
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
-        let may_be_late = take.number != 0 && (released > 0 || take.lost != 0);
+        let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
         if can_be_lost || may_be_late || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
@@ -902,7 +879,8 @@ impl State {
         let mut copy = self.clone();
         copy.drop_expired(now);
         copy.announced.retain(|it| it.process != take.process);
-        take.settlements.iter().for_each(|it| copy.settle(it));
+        let settlements = take.corrections.settlements.iter();
+        settlements.for_each(|it| copy.settle(it));
         let terms = take.terms(buffer, now);
         let others = copy.others(&copy.announced, &terms, take);
         copy.answer(&terms, &others, take, Units::default())

@@ -601,7 +601,8 @@ impl Handle {
         }
         for queue in self.lanes(key) {
             let unsent = queue.lock();
-            take.settlements.extend_from_slice(unsent.settlements());
+            let settlements = &mut take.corrections.settlements;
+            settlements.extend_from_slice(unsent.settlements());
         }
         let mut reply = store.call(vec![call(&current.policy, take)]);
         let (dispatcher, key) = (self.dispatcher.clone(), key.clone());

@@ -546,7 +546,7 @@ impl Dispatcher {
             demand: take.demand.clone(),
             round_trip: Duration::from_micros(take.round_trip),
             guard: Duration::from_micros(take.guard),
-            gives_back: take.returns_units() || take.holding.releases,
+            gives_back: take.corrections.returned() > 0 || take.holding.releases,
             clock_sets: clock_sets.count,
         };
         let call = Call {

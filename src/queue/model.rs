@@ -24,7 +24,7 @@ impl Queue {
         };
         let waiting = self.waiting.iter().chain(&self.tries);
         let waiting = waiting.map(|(&place, it)| request(place, it, None));
-        let departing = self.departing.iter();
+        let departing = self.departing.requests.iter();
         let departing = departing.map(|(&place, it)| request(place, &it.request, Some(*it.turn)));
         let failed: Vec<_> = self.failed.keys().copied().collect();
         let requests: Vec<_> = waiting.chain(departing).collect();
@@ -36,7 +36,14 @@ impl Queue {
         );
         let out = self.out.as_ref().map(|out| out.since);
         let times = (self.latest, self.paused_until, out);
-        (requests, failed, calls, self.stall, times, self.places)
+        (
+            requests,
+            failed,
+            calls,
+            self.departing.stall,
+            times,
+            self.places,
+        )
     }
 }
 

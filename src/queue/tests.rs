@@ -159,7 +159,12 @@ impl Bench {
             Operation::Fail(is_outcome_unknown) => {
                 if let Some((number, ask)) = self.in_flight.take() {
                     self.late = Some(number);
-                    for settlement in ask.settlements.iter().filter(|_| !is_outcome_unknown) {
+                    for settlement in ask
+                        .corrections
+                        .settlements
+                        .iter()
+                        .filter(|_| !is_outcome_unknown)
+                    {
                         // It is sent again.
                         *self.open.entry(settlement.recorded).or_default() -= settlement.difference;
                     }
@@ -251,8 +256,8 @@ impl Bench {
             let arrived = |at: Instant| (at - self.now.min(at)).as_micros() as u64;
             let queue = &mut self.queue;
             let ask = queue.begin(self.number, &LARGEST_COST.into(), None, arrived, woken);
-            assert!(ask.settlements.len() <= MOST_SETTLEMENTS);
-            self.returned(&ask.settlements);
+            assert!(ask.corrections.settlements.len() <= Corrections::MOST);
+            self.returned(&ask.corrections.settlements);
             self.in_flight = Some((self.number, ask));
         }
     }
@@ -296,10 +301,10 @@ impl Bench {
         self.check_order();
         let queue = &self.queue;
         let without_turn = queue.waiting.len() + queue.tries.len();
-        let requests = without_turn + queue.departing.len() + queue.failed.len();
+        let requests = without_turn + queue.departing.requests.len() + queue.failed.len();
         assert_eq!(requests, self.joined.len(), "a request leaks");
         let has_to_ask = !queue.waiting.is_empty() || !queue.tries.is_empty();
-        let has_to_send = queue.is_announced || queue.unsent.lost.is_some();
+        let has_to_send = queue.is_announced || queue.unsent.lost > 0;
         let has_to_call = has_to_ask || has_to_send || !queue.unsent.settlements.is_empty();
         if queue.is_idle() {
             assert!(self.joined.is_empty() && !has_to_call, "{queue:?}");
@@ -313,7 +318,7 @@ impl Bench {
     /// Each granted unit is used by a request, held by one, or on its way back to the store.
     fn check_units(&self) {
         let mut open = self.open.clone();
-        for Departing { turn, .. } in self.queue.departing.values() {
+        for Departing { turn, .. } in self.queue.departing.requests.values() {
             *open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
         }
         for settlement in &self.queue.unsent.settlements {
@@ -334,9 +339,9 @@ impl Bench {
             let (queue, place) = (&self.queue, joined.place);
             let is_in_time = |at: Instant| until.is_some_and(|until| until <= at);
             assert!(!queue.failed.contains_key(&place), "{joined:?}");
-            if let Some(Departing { turn, .. }) = queue.departing.get(&place) {
-                match queue.stall.blocks(place) {
-                    true => assert!(queue.stall.check.is_some(), "{joined:?}"),
+            if let Some(Departing { turn, .. }) = queue.departing.requests.get(&place) {
+                match queue.departing.stall.blocks(place) {
+                    true => assert!(queue.departing.stall.check.is_some(), "{joined:?}"),
                     false => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
                 }
                 continue;
@@ -358,7 +363,7 @@ impl Bench {
     /// Requests of equal cost have turns in their order, also if they have lost some. A turn that is almost over stays
     /// with its request.
     fn check_order(&self) {
-        let departing = self.queue.departing.iter();
+        let departing = self.queue.departing.requests.iter();
         let waits = |it: &Departing| it.request.mode == Mode::Wait && it.turn.is_useful(self.now);
         let departing = departing.filter(|(_, it)| waits(it));
         let departing = departing.map(|(place, it)| (place, &it.request, Some(it.turn.from)));
@@ -436,7 +441,7 @@ proptest! {
                 let Some(nth) = bench.joined.iter().position(|joined| joined.place == place) else {
                     continue;
                 };
-                let (waiting, departing) = (&bench.queue.waiting, &bench.queue.departing);
+                let (waiting, departing) = (&bench.queue.waiting, &bench.queue.departing.requests);
                 let (is_over, has_missed) = match departing.get(&place) {
                     Some(it) => (it.turn.until < bench.now, it.request.has_missed),
                     None => (false, waiting[&place].has_missed),

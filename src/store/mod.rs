@@ -26,8 +26,8 @@ pub use crate::error::StoreError;
 pub mod contents {
     pub use super::Operation;
     pub use crate::algorithm::{
-        Command, Costs, Demand, Flow, Grant, Holding, Known, Mode, NextProcesses, Occupancy,
-        Reserves, Settlement, Strict, Take,
+        Command, Corrections, Costs, Demand, Flow, Grant, Holding, Known, Mode, NextProcesses,
+        Occupancy, Reserves, Settlement, Strict, Take,
     };
 }
 
@@ -218,7 +218,7 @@ impl Call {
     /// How many departures it corrects.
     pub(crate) fn settlements(&self) -> usize {
         match &self.operation {
-            Operation::Take(take) => take.settlements.len(),
+            Operation::Take(take) => take.corrections.settlements.len(),
             Operation::Control(_) => 0,
         }
     }

@@ -17,7 +17,7 @@ impl Call {
     /// Returns true if others may depart earlier after this call.
     pub(crate) fn may_nudge(&self) -> bool {
         match &self.operation {
-            Operation::Take(take) => take.holding.releases || take.returns_units(),
+            Operation::Take(take) => take.holding.releases || take.corrections.returned() > 0,
             Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
         }
     }

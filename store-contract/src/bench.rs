@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep};
 use super::StoreHooks;
 use super::judge::Departure;
 use tower_throttle::key::Key;
-use tower_throttle::store::contents::{Command, Demand, Mode, Operation, Settlement, Take};
+use tower_throttle::store::contents::{
+    Command, Corrections, Demand, Mode, Operation, Settlement, Take,
+};
 use tower_throttle::store::{Answered, Call, Reply, Store, Taken};
 use tower_throttle::{Limiter, LimiterBuilder, Policy};
 
@@ -243,7 +245,10 @@ pub(super) fn settle(recorded: u64, difference: i64) -> Operation {
         difference,
     };
     Operation::Take(Take {
-        settlements: vec![settlement],
+        corrections: Corrections {
+            settlements: vec![settlement],
+            ..Corrections::default()
+        },
         ..take(Mode::Try, 0, 1)
     })
 }
@@ -287,7 +292,10 @@ impl Process {
         Operation::Take(Take {
             process: self.id,
             number: self.number,
-            lost,
+            corrections: Corrections {
+                lost,
+                ..Corrections::default()
+            },
             horizon: self.horizon,
             demand: Demand::new(self.queue.iter().copied()),
             ..take(Mode::Wait, 0, 1)

@@ -199,8 +199,10 @@ impl Inner {
                 take.mode = Mode::Try
             }
             ("accepts old calls", Operation::Take(take)) => take.number = 0,
-            ("keeps lost grants", Operation::Take(take)) => take.lost = 0,
-            ("takes all grants back", Operation::Take(take)) if take.number > 0 => take.lost = 1,
+            ("keeps lost grants", Operation::Take(take)) => take.corrections.lost = 0,
+            ("takes all grants back", Operation::Take(take)) if take.number > 0 => {
+                take.corrections.lost = 1
+            }
             ("forgets demands", Operation::Take(take)) if take.mode == Mode::Wait => {
                 take.mode = Mode::Try;
             }
@@ -214,10 +216,10 @@ impl Inner {
                 take.strict.iter_mut().for_each(|it| it.known = None);
             }
             ("forgets refunds", Operation::Take(take)) => {
-                take.settlements.retain(|it| it.difference > 0);
+                take.corrections.settlements.retain(|it| it.difference > 0);
             }
             ("forgets debts", Operation::Take(take)) => {
-                take.settlements.retain(|it| it.difference < 0);
+                take.corrections.settlements.retain(|it| it.difference < 0);
             }
             ("forgets places", Operation::Take(take)) => take.holding.units = 0,
             ("keeps places", Operation::Take(take)) => take.holding.units += 1,

@@ -1,7 +1,7 @@
 //! Quotas that change, and state that is lost.
 
 use super::super::{
-    Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
+    Corrections, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
 };
 use super::{MILLI, SECOND, START};
 
@@ -59,7 +59,10 @@ fn a_lost_answer_is_not_taken_back_from_another_counter() {
     let call = |process, number, lost| Take {
         process,
         number,
-        lost,
+        corrections: Corrections {
+            lost,
+            ..Corrections::default()
+        },
         ..attempt(10)
     };
     let (mut state, now) = (State::default(), START + SECOND);

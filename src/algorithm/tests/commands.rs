@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{Command, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
+use super::super::{
+    Command, Corrections, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window,
+};
 use super::histories::quota;
 use super::judge;
 use super::{MILLI, SECOND, START};
@@ -44,7 +46,10 @@ fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
         granted(
             &mut state,
             &Take {
-                lost: 1,
+                corrections: Corrections {
+                    lost: 1,
+                    ..Corrections::default()
+                },
                 ..take(1, 2, 3)
             },
             START,
@@ -52,7 +57,10 @@ fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
         let again = granted(
             &mut state,
             &Take {
-                lost: 1,
+                corrections: Corrections {
+                    lost: 1,
+                    ..Corrections::default()
+                },
                 ..take(1, 3, 3)
             },
             START,
@@ -84,7 +92,10 @@ fn departures_that_arrived_or_were_reset_are_not_taken_back() {
             granted(
                 &mut state,
                 &Take {
-                    lost,
+                    corrections: Corrections {
+                        lost,
+                        ..Corrections::default()
+                    },
                     ..take(1, 4, 0)
                 },
                 START,

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Command, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others, Settlement, State, Take,
-    Terms, Units, Window,
+    Command, Corrections, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others, Settlement,
+    State, Take, Terms, Units, Window,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
@@ -189,7 +189,10 @@ impl World {
             },
             reserves: [0, 0, 0, 100_000 * (call.process % 5) as u32, 0],
             number: self.numbers[process],
-            lost: self.lost[process],
+            corrections: Corrections {
+                lost: self.lost[process],
+                ..Corrections::default()
+            },
             round_trip: call.round_trip,
             guard: call.guard,
             horizon: call.horizon,
@@ -268,7 +271,7 @@ impl World {
         let demand = Demand::new([(take.demand.oldest(), cost)].into_iter());
         let attempt = Take {
             mode: Mode::Try,
-            lost: 0,
+            corrections: Corrections::default(),
             horizon: 0,
             demand,
             ..take.clone()

@@ -94,7 +94,7 @@ proptest! {
                     let settlement = Settlement { recorded: last.recorded, unit: 0, difference };
                     let mut settled = Take::one(Mode::Try, 1);
                     settled.demand = Demand::default();
-                    settled.settlements.push(settlement);
+                    settled.corrections.settlements.push(settlement);
                     state.take(0, &settled, now);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::acquire::Acquire;
-use crate::algorithm::{Demand, State};
+use crate::algorithm::{Corrections, Demand, State};
 use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
@@ -47,7 +47,10 @@ fn a_call_that_arrives_behind_the_last_one_strands_no_place() {
         let take = Take {
             process: process << LANE_BITS | 1,
             number,
-            lost,
+            corrections: Corrections {
+                lost,
+                ..Corrections::default()
+            },
             horizon: 100_000,
             demand: Demand::new((0..requests).map(|_| (now, 1_u32))),
             ..Take::default()

@@ -183,7 +183,7 @@ impl World {
                 let process = &mut self.processes[p];
                 if let Some(call) = process.calls.iter_mut().find(|call| !call.is_late) {
                     call.is_late = true;
-                    self.is_leak_excused |= !call.take.settlements.is_empty();
+                    self.is_leak_excused |= !call.take.corrections.settlements.is_empty();
                     let number = call.take.number;
                     self.lose(p, number);
                 }
@@ -245,7 +245,7 @@ impl World {
     fn turn(&self, setup: &Setup, nth: usize) -> Option<&Turn> {
         let queue = &self.processes[setup.requests[nth].0].queue;
         match self.requests[nth] {
-            Request::Joined { place, .. } => Some(&*queue.departing.get(&place)?.turn),
+            Request::Joined { place, .. } => Some(&*queue.departing.requests.get(&place)?.turn),
             _ => None,
         }
     }
@@ -311,7 +311,7 @@ impl World {
         };
         let queue = &mut self.processes[p].queue;
         let mut bound = queue.waiting.get(&place).and_then(|it| it.bound);
-        if let Some(Departing { request, turn }) = queue.departing.get_mut(&place) {
+        if let Some(Departing { request, turn }) = queue.departing.requests.get_mut(&place) {
             bound = request.bound;
             if setup.fault == "departs-before-turn" {
                 turn.from = now;
@@ -387,18 +387,21 @@ impl World {
         let fault = setup.fault;
         let keeps = fault == "keeps-turns-of-cancelled";
         let passes_on = fault == "passes-turns-on-out-of-order";
-        if !(keeps || passes_on) || !queue.departing.contains_key(&place) {
+        if !(keeps || passes_on) || !queue.departing.requests.contains_key(&place) {
             queue.is_announced &= fault != "keeps-demand-of-cancelled";
             queue.leave(place, now, &mut woken);
             return woken;
         }
-        let cancelled = queue.departing.remove(&place);
+        let cancelled = queue.departing.requests.remove(&place);
         let Some(Departing { turn, .. }) = cancelled.filter(|_| !keeps) else {
             return woken;
         };
         if let Some((place, mut request)) = queue.waiting.pop_last() {
             woken.extend(request.waker.take());
-            queue.departing.insert(place, Departing { request, turn });
+            queue
+                .departing
+                .requests
+                .insert(place, Departing { request, turn });
         } else {
             queue.give_back(&turn);
             queue.call_at(now);
@@ -446,8 +449,8 @@ impl World {
             is_late,
         } = self.processes[p].calls.remove(nth);
         match setup.fault {
-            "settles-twice" => take.settlements.extend_from_within(..),
-            "takes-nothing-back" => take.lost = 0,
+            "settles-twice" => take.corrections.settlements.extend_from_within(..),
+            "takes-nothing-back" => take.corrections.lost = 0,
             "records-no-guard" => take.guard = 0,
             "reports-no-places" => take.holding.units = 0,
             "ignores-numbers" => {

@@ -192,7 +192,12 @@ impl Hash for World {
 
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.take.number, self.is_late, &self.take.settlements).hash(state);
+        (
+            self.take.number,
+            self.is_late,
+            &self.take.corrections.settlements,
+        )
+            .hash(state);
         (self.sent, self.take.holding.units).hash(state);
     }
 }

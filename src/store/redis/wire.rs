@@ -44,10 +44,10 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
                 1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
             });
             let special = strict
-                + 8 * u64::from(corrects(take))
+                + 8 * u64::from(!take.corrections.is_empty())
                 + 16 * u64::from(has_flow(take))
                 + 32 * u64::from(has_reserves(take))
-                + 64 * u64::from(take.moved != 0)
+                + 64 * u64::from(take.corrections.moved != 0)
                 + 128 * u64::from(take.holding.releases)
                 + 256 * u64::from(take.holding.is_notified);
             let hold = take.guard + policy.buffer_micros();
@@ -65,7 +65,9 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
 /// Returns true if a call corrects departures or the key, and takes a script call of its own.
 pub(super) fn is_single(call: &Call) -> bool {
     match &call.operation {
-        Operation::Take(take) => take.strict.is_some() || corrects(take) || take.holding.releases,
+        Operation::Take(take) => {
+            take.strict.is_some() || !take.corrections.is_empty() || take.holding.releases
+        }
         Operation::Control(_) => true,
     }
 }
@@ -87,22 +89,18 @@ pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
     rest.put([7, 7, 4, 1], numbers);
 }
 
-fn corrects(take: &Take) -> bool {
-    take.lost > 0 || !take.settlements.is_empty()
-}
-
 fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
-    let demand = &take.demand;
-    let (points, settlements) = (demand.points.len(), take.settlements.len());
+    let (demand, corrections) = (&take.demand, &take.corrections);
+    let (points, settlements) = (demand.points.len(), corrections.settlements.len());
     let (amounts, most) = (Amounts::of(policy.counters()), i64::from(u32::MAX));
-    out.put([7, 7], [take.number, take.lost]);
+    out.put([7, 7], [take.number, corrections.lost]);
     amounts.put_costs(out, demand.cost);
     out.put([1, 2], [points as u64, settlements as u64]);
     for point in &take.demand.points {
         out.put([7], [point.arrival]);
         amounts.put_sums(out, point.units);
     }
-    for settlement in &take.settlements {
+    for settlement in &corrections.settlements {
         let difference = settlement.difference.clamp(-most, most) + (1 << 32);
         let unit = settlement.unit as u64 + 1;
         let numbers = [settlement.recorded, difference.cast_unsigned(), unit];
@@ -120,8 +118,8 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     if has_reserves(take) {
         out.put([4; 5], take.reserves.map(u64::from));
     }
-    if take.moved != 0 {
-        let moved = take.moved.clamp(-most, most) + (1 << 32);
+    if corrections.moved != 0 {
+        let moved = corrections.moved.clamp(-most, most) + (1 << 32);
         out.put([7], [moved.cast_unsigned()]);
     }
     if has_places(policy.counters()) {

@@ -5,8 +5,8 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
 use crate::algorithm::{
-    Algorithm as _, Command, Costs, Demand, Flow, Grant, Holding, Mode, Reserves, Settlement,
-    State, Strict, Take,
+    Algorithm as _, Command, Corrections, Costs, Demand, Flow, Grant, Holding, Mode, Reserves,
+    Settlement, State, Strict, Take,
 };
 
 const START: u64 = 1_763_000_000_000_000;
@@ -281,7 +281,6 @@ impl History {
                 false => Reserves::default(),
             },
             number,
-            lost: this.lost,
             mode,
             round_trip: this.round_trip,
             guard: [1, 2_000, 20_000][if self.is_calm { 1 } else { process % 3 }],
@@ -291,8 +290,11 @@ impl History {
                 clock_was_set,
             }),
             demand,
-            settlements,
-            moved: i64::from(random.random_bool(0.05)) * random.random_range(-20..20),
+            corrections: Corrections {
+                lost: this.lost,
+                settlements,
+                moved: i64::from(random.random_bool(0.05)) * random.random_range(-20..20),
+            },
             holding,
         })
     }

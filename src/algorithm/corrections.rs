@@ -1,0 +1,79 @@
+//! Reports on past departures: [`Corrections`].
+
+/// A correction of what a past departure cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Settlement {
+    /// [When it was recorded](super::Grant::recorded).
+    pub recorded: u64,
+    /// The number of the unit among those of the policy.
+    pub unit: usize,
+    /// The units to add; below 0, to return. A return of all that a departure cost gives it back.
+    pub difference: i64,
+}
+
+/// The report of a process on its past departures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Corrections {
+    /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
+    /// departures that it granted are taken back.
+    pub lost: u64,
+    /// Changes of their costs.
+    pub settlements: Vec<Settlement>,
+    /// The units of departures that the process took over from its requests of other shares; below 0, that these took
+    /// over.
+    pub moved: i64,
+}
+
+impl Corrections {
+    /// The most settlements that are kept while the store cannot be called. Other departures stay charged.
+    pub(crate) const MOST: usize = 1_024;
+
+    /// Returns true if what was recorded stays as it is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lost == 0 && self.settlements.is_empty()
+    }
+
+    /// The units of past departures that are given back.
+    pub(crate) fn returned(&self) -> u64 {
+        let returned = self.settlements.iter().map(|it| it.difference.min(0));
+        returned.sum::<i64>().unsigned_abs()
+    }
+
+    /// The report of the next call. A lost call is reported until an answer arrives.
+    pub(crate) fn send(&mut self) -> Self {
+        let lost = self.lost;
+        std::mem::replace(
+            self,
+            Self {
+                lost,
+                ..Self::default()
+            },
+        )
+    }
+
+    /// The answer to this call was lost.
+    pub(crate) fn has_lost(&mut self, call: u64) {
+        if self.lost == 0 {
+            self.lost = call;
+        }
+    }
+
+    /// If there are too many settlements, returns stay charged.
+    pub(crate) fn keep(&mut self, settlement: Settlement) {
+        if self.settlements.len() < Self::MOST {
+            self.settlements.push(settlement);
+        } else if settlement.difference > 0
+            && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)
+        {
+            *returned = settlement;
+        }
+    }
+
+    /// Keeps the settlements of a failed call. Units that it may have returned are not returned again.
+    pub(crate) fn repeat(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
+        let settlements = settlements.into_iter();
+        settlements
+            .filter(|it| !is_outcome_unknown || it.difference > 0)
+            .for_each(|it| self.keep(it));
+    }
+}

@@ -1,0 +1,182 @@
+//! The requests that have a turn, and which of them may depart: [`Departures`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::{Request, Turn, Woken};
+use crate::algorithm::{Costs, Mode};
+
+/// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
+/// others keep the order of arrival.
+const NEIGHBOURS: usize = 8;
+
+/// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
+const STALLS: u32 = 4;
+
+/// How often that happens until one departs.
+const MOST_STALLS: u32 = 2;
+const SHORTEST_STALL: Duration = Duration::from_micros(100);
+
+/// The requests that have a turn, by their places.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Departures {
+    pub(super) requests: BTreeMap<u64, Departing>,
+    pub(super) stall: Stall,
+}
+
+/// The requests with a turn that let those before them depart first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Stall {
+    /// Requests from this place on are blocked.
+    blocked_from: Option<u64>,
+    /// When to look again whether requests depart.
+    pub(super) check: Option<Instant>,
+    has_departed: bool,
+    /// Requests have missed their turns since one departed: tasks are polled late, and one departs at a time.
+    pub(super) has_missed: bool,
+    /// How often others were let past since one departed.
+    times: u32,
+    /// How many have departed before the first of those that may.
+    passed: usize,
+    /// How many may depart, at most. Some may have missed their turns.
+    ready: usize,
+}
+
+/// A request that has a turn.
+#[derive(Debug, Clone)]
+pub(super) struct Departing {
+    pub(super) request: Box<Request>,
+    pub(super) turn: Box<Turn>,
+}
+
+impl Departures {
+    /// A request gets a turn. It lets those before it depart first.
+    pub(super) fn insert(&mut self, place: u64, departing: Departing) {
+        self.requests.insert(place, departing);
+        let from = self.stall.blocked_from;
+        self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
+    }
+
+    /// The request in this place departs now. Returns true if requests behind it may depart next. Fails, and nothing departs,
+    /// with the turn of a request before it that has missed it.
+    pub(super) fn depart(&mut self, place: u64, now: Instant) -> Result<bool, Turn> {
+        let (stall, mut is_first) = (&mut self.stall, true);
+        for (&place, before) in self.requests.range(..place) {
+            if stall.is_late(place, before, now) {
+                return Err(*before.turn);
+            }
+            is_first &= before.turn.until <= now;
+        }
+        self.requests.remove(&place);
+        stall.passed = if is_first { 0 } else { stall.passed + 1 };
+        (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
+        stall.ready = stall.ready.saturating_sub(1);
+        Ok(stall.ready <= NEIGHBOURS / 2)
+    }
+
+    /// Lets the next requests depart in their turns.
+    pub(super) fn release(&mut self, now: Instant, woken: &mut Woken) {
+        let Some(from) = self.stall.blocked_from else {
+            return;
+        };
+        let most = match (self.stall.times, self.stall.has_missed) {
+            (0, true) => 1,
+            (times, _) => NEIGHBOURS << times.min(MOST_STALLS),
+        };
+        let before = self.requests.range(..from);
+        let next = self.first_blocked().map_or(now, |next| next.from.max(now));
+        // Behind a miss, a request that departs later holds up no other.
+        let ready = before.filter(|(_, Departing { turn, .. })| {
+            now < turn.until && (most > 1 || turn.from <= next)
+        });
+        let ready = ready.take(most).count();
+        if ready == 0 {
+            self.stall.passed = 0;
+        }
+        let most = most.saturating_sub(self.stall.passed).max(ready);
+        self.stall.ready = ready;
+        let mut blocked = self.requests.range_mut(from..);
+        for (_, released) in blocked.by_ref().take(most - ready) {
+            self.stall.ready += 1;
+            woken.extend(released.request.waker.take());
+        }
+        self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
+        self.watch(now);
+    }
+
+    /// Sets when to look after the requests that are blocked.
+    fn watch(&mut self, now: Instant) {
+        let Some(next) = self.first_blocked() else {
+            self.stall.check = None;
+            return;
+        };
+        if self.stall.check.is_none() {
+            let first = self.requests.values().next();
+            let first = first.map_or(now, |first| first.turn.from.max(now));
+            let stall = (next.guard / STALLS).max(SHORTEST_STALL);
+            self.stall.check = Some(next.until.min(first + stall));
+        }
+    }
+
+    /// The turn of the first request that is blocked.
+    pub(super) fn first_blocked(&self) -> Option<Turn> {
+        let (_, first) = self.requests.range(self.stall.blocked_from?..).next()?;
+        Some(*first.turn)
+    }
+
+    /// Lets requests past others whose tasks are not polled.
+    pub(super) fn check(&mut self, now: Instant, woken: &mut Woken) {
+        if self.stall.check.is_some_and(|due| due <= now) {
+            self.stall.times += u32::from(!self.stall.has_departed);
+            (self.stall.check, self.stall.has_departed) = (None, false);
+        }
+        self.release(now, woken);
+    }
+
+    /// The first turn of this cost whose request has not departed.
+    pub(super) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
+        let turns = self.requests.iter().map(|(&place, it)| (place, *it.turn));
+        let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
+        useful.min_by_key(|(_, turn)| turn.from)
+    }
+
+    /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
+    /// Returns the turn that is left.
+    pub(super) fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
+        let mut later: SmallVec<[&mut Departing; NEIGHBOURS]> = SmallVec::new();
+        for it in self.requests.values_mut().rev() {
+            let is_alike = it.request.mode == Mode::Wait && it.turn.units == free.units;
+            if !is_alike || !it.turn.is_useful(now) {
+                continue;
+            }
+            if it.turn.from <= free.from {
+                break;
+            }
+            later.push(it);
+        }
+        if !free.is_useful(now) {
+            return free;
+        }
+        for it in later.into_iter().rev() {
+            if it.turn.from > free.from {
+                std::mem::swap(&mut *it.turn, &mut free);
+                woken.extend(it.request.waker.take());
+            }
+        }
+        free
+    }
+}
+
+impl Stall {
+    pub(super) fn blocks(&self, place: u64) -> bool {
+        self.blocked_from.is_some_and(|from| place >= from)
+    }
+
+    /// Returns true if a request has missed its turn, and may get another one.
+    pub(super) fn is_late(&self, place: u64, it: &Departing, now: Instant) -> bool {
+        it.turn.until < now && (!it.request.has_missed || self.blocks(place))
+    }
+}
