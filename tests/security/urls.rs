@@ -96,7 +96,9 @@ async fn quoting() -> u16 {
                 let mut sent = vec![0; 4_096];
                 while let Ok(length @ 1..) = stream.read(&mut sent).await {
                     let text = String::from_utf8_lossy(&sent[..length]).replace("\r\n", " ");
-                    let answer = format!("-ERR what is {text}?\r\n");
+                    // Each command is an array. A client waits for the answers to all that it has sent.
+                    let commands = sent[..length].iter().filter(|byte| **byte == b'*');
+                    let answer = format!("-ERR what is {text}?\r\n").repeat(commands.count());
                     if stream.write_all(answer.as_bytes()).await.is_err() {
                         return;
                     }
