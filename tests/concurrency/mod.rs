@@ -1,7 +1,6 @@
 //! Limits of how many requests are in progress, behind the adapters and on several runtimes.
 //!
 //! ```sh
-//! cargo test -p tower-throttle-tests --test integration a_place_is_handed_over -- --nocapture # between processes
 //! cargo test -p tower-throttle-tests --test faults requests_in_progress -- --nocapture  # while Redis or a process fails
 //! ```
 

@@ -16,10 +16,3 @@ pub fn most_at_once(works: &Works) -> usize {
     let begins = works.iter().map(|it| at_once(works, it.0));
     begins.max().unwrap_or(0)
 }
-
-/// The times below which half of them are, and 99%, and the longest.
-pub fn percentiles(mut times: Vec<Duration>) -> [Duration; 3] {
-    times.sort_unstable();
-    let last = times.len().checked_sub(1).expect("a time");
-    [last / 2, last * 99 / 100, last].map(|nth| times[nth])
-}
