@@ -20,6 +20,8 @@ use tower_throttle::{
     Departure, Limiter, LimiterBuilder, Quota, ThrottleLayer, ThrottleMiddleware,
 };
 
+use crate::client;
+
 /// Sends one request to a URL and returns the status and the departure, whatever client is inside.
 type Sender = BoxCloneSyncService<String, (u16, Option<Departure>), BoxError>;
 
@@ -46,16 +48,10 @@ fn over_hyper(limiter: &Limiter) -> Sender {
     BoxCloneSyncService::new(service)
 }
 
-/// The upstream is on this machine, whatever proxy the environment names.
-fn plain() -> reqwest::Client {
-    let client = reqwest::Client::builder().no_proxy().build();
-    client.expect("a client")
-}
-
 fn over_reqwest(limiter: &Limiter) -> Sender {
     let service = ServiceBuilder::new()
         .layer(ThrottleLayer::new(limiter.clone()))
-        .service(plain())
+        .service(client::plain())
         .map_request(|url: String| {
             let url = url.parse().expect("a valid URL");
             reqwest::Request::new(http::Method::GET, url)
@@ -68,9 +64,7 @@ fn over_reqwest(limiter: &Limiter) -> Sender {
 }
 
 fn as_middleware(limiter: &Limiter) -> Sender {
-    let client = reqwest_middleware::ClientBuilder::new(plain())
-        .with(ThrottleMiddleware::new(limiter.clone()))
-        .build();
+    let client = client::throttled(ThrottleMiddleware::new(limiter.clone()));
     BoxCloneSyncService::new(service_fn(move |url: String| {
         let request = client.get(url);
         async move {

@@ -3,6 +3,7 @@
 mod adapters;
 mod algorithms;
 mod axum_inbound;
+mod client;
 mod concurrency;
 mod denials;
 mod expiry;
@@ -24,7 +25,6 @@ mod reqwest_errors;
 mod rules;
 mod run;
 mod security;
-mod server_time;
 mod set_quota;
 mod settlement;
 mod telemetry;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use support::errors::{PATIENCE, assert_readable, bounded, eventually, store_error};
+use support::errors::{PATIENCE, assert_readable, bounded, eventually, everything, store_error};
 use support::redis_server::RedisServer;
 use support::spend::{build, under};
 use tokio::time::{Instant, sleep};
-use tower_throttle::Outage;
 use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::{Outage, Recovery};
 
 #[tokio::test]
 async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
@@ -58,6 +58,26 @@ async fn the_timeout_bounds_every_call() {
     let key = "any".into();
     let (one, other, ()) = tokio::join!(one.ping(&key), other.ping(&key), wake);
     one.and(other).expect("late answers");
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_time_calls_fail_unless_the_hosts_clocks_take_its_place() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.user(&["+@all", "-time"])).await;
+    let store = store.expect("a connection").timeout(PATIENCE);
+    let limiter = build(under(&["10/h"]).store(store.clone()));
+    let error = bounded(limiter.acquire("a")).await.expect_err("no time");
+    assert!(!store_error(&error).is_outage(), "{error:?}");
+    assert!(everything(&error).contains("time"), "{error:?}");
+    for scripting in [true, false] {
+        for recovery in [Recovery::Immediate, Recovery::Strict] {
+            let store = store.clone().scripting(scripting).expect("a store");
+            let store = store.server_time(false);
+            let builder = under(&["10/200ms"]).recovery(recovery);
+            let limiter = build(builder.store(store));
+            bounded(limiter.acquire("a")).await.expect("a permit");
+        }
+    }
 }
 
 #[tokio::test]

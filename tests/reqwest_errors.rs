@@ -13,6 +13,8 @@ use tower_throttle::{
     Departure, Error, ErrorKind, Limiter, LimiterBuilder, Quota, ThrottleMiddleware, key,
 };
 
+use crate::client::throttled;
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A busy machine may take this long for a test.
@@ -22,16 +24,8 @@ fn per_hour(limit: u32) -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_hour(limit))
 }
 
-fn client_with(middleware: ThrottleMiddleware) -> ClientWithMiddleware {
-    // The upstream is on this machine, whatever proxy the environment names.
-    let plain = reqwest::Client::builder().no_proxy().build();
-    reqwest_middleware::ClientBuilder::new(plain.expect("a client"))
-        .with(middleware)
-        .build()
-}
-
 fn client(builder: LimiterBuilder) -> ClientWithMiddleware {
-    client_with(ThrottleMiddleware::new(build(builder)))
+    throttled(ThrottleMiddleware::new(build(builder)))
 }
 
 async fn send(client: &ClientWithMiddleware, upstream: &Upstream) -> reqwest::Response {
@@ -68,7 +62,7 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
         (middleware().cost(|_| 11), ErrorKind::InvalidCost),
         (middleware().key(key::header("x-tenant")), ErrorKind::NoKey),
     ] {
-        let error = refusal(&client_with(middleware), &upstream).await;
+        let error = refusal(&throttled(middleware), &upstream).await;
         assert_eq!(error.kind(), kind, "{error}");
     }
     assert_eq!(upstream.arrivals().len(), 2);
@@ -93,7 +87,7 @@ async fn a_response_carries_how_its_request_departed() {
     let window = Duration::from_millis(500);
     let middleware =
         ThrottleMiddleware::new(build(Limiter::builder().quota(Quota::new(5, window))));
-    let client = client_with(middleware.cost(|_| 3));
+    let client = throttled(middleware.cost(|_| 3));
     let first = Instant::now();
     let departure = async || {
         let response = send(&client, &upstream).await;
@@ -119,7 +113,7 @@ async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
     }
     let upstream = Upstream::start().await;
     let limiter = build(per_hour(1).max_wait(Duration::ZERO));
-    let client = client_with(ThrottleMiddleware::new(limiter).key(by_tenant));
+    let client = throttled(ThrottleMiddleware::new(limiter).key(by_tenant));
     for (path, departs) in [
         ("/api/a", Some(true)),
         ("/api/b", Some(true)),
@@ -139,7 +133,7 @@ async fn a_request_that_is_dropped_while_it_waits_spends_nothing() {
     let upstream = Upstream::start().await;
     let limiter = build(per_hour(1));
     let key = key::constant("upstream");
-    let client = client_with(ThrottleMiddleware::new(limiter.clone()).key(key));
+    let client = throttled(ThrottleMiddleware::new(limiter.clone()).key(key));
     send(&client, &upstream).await;
     for patience in [0, 1, 30] {
         let patience = Duration::from_millis(patience);

@@ -5,94 +5,41 @@ use std::future::{self, Ready};
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::spend::build;
+use support::spend::{build, per_second, under};
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{ErrorKind, Limiter, Quota};
+use tower_throttle::ErrorKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn limited(quota: Quota) -> Limiter {
-    build(Limiter::builder().quota(quota))
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_function_may_cost_more_and_wait_no_longer_than_it_says() {
-    let limiter = limited(Quota::new(4, SECOND));
-    let dear = || limiter.acquire("a").cost(3);
-    dear().run(|| async {}).await.expect("a call");
-    let called = Cell::new(false);
-    let bounded = dear().max_wait(SECOND / 2);
-    let error = bounded
-        .run(|| async { called.set(true) })
-        .await
-        .unwrap_err();
-    assert!(error.is_limited() && !called.get(), "{error}");
-    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_function_is_not_called() {
+async fn a_function_that_is_refused_or_given_up_is_not_called_and_consumes_nothing() {
+    let limiter = build(under(&["4/s"]));
     let calls = Cell::new(0);
-    let call = || {
-        calls.set(calls.get() + 1);
-        future::ready(())
-    };
-    let limiter = build(
-        Limiter::builder()
-            .quota(Quota::per_second(1))
-            .max_wait(SECOND / 2),
-    );
-    limiter.run("a", call).await.expect("a call");
-    let error = limiter.run("a", call).await.expect_err("a refusal");
-    assert!(
-        error.is_limited() && error.wait() > Some(SECOND / 2),
-        "{error}"
-    );
-    let error = limiter.run("", call).await.expect_err("a refusal");
+    let call = || async { calls.set(calls.get() + 1) };
+    let dear = || limiter.acquire("a").cost(3);
+    dear().run(call).await.expect("a call");
+
+    let error = dear().max_wait(SECOND / 2).run(call).await.unwrap_err();
+    assert!(error.is_limited() && error.wait() > Some(SECOND / 2));
+    let error = limiter.run("", call).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::EmptyKey, "{error}");
-    assert_eq!(calls.get(), 1);
-
-    // And the refused ones have consumed nothing.
-    sleep(SECOND * 3 / 4).await;
-    limiter.run("a", call).await.expect("a call");
-    assert_eq!(calls.get(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_function_whose_caller_gives_up_in_the_line_is_not_called_and_takes_no_slot() {
-    let limiter = limited(Quota::per_second(1));
-    let called = Cell::new(false);
-    limiter
-        .run("a", || future::ready(()))
-        .await
-        .expect("a call");
-    let start = Instant::now();
-    let impatient = limiter.run("a", || {
-        called.set(true);
-        future::ready(())
-    });
-    timeout(SECOND / 2, impatient)
-        .await
-        .expect_err("still in the line");
-    limiter
-        .run("a", || future::ready(()))
-        .await
-        .expect("a call");
-    assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
+    let given_up = timeout(SECOND / 2, dear().run(call)).await;
+    given_up.expect_err("it waits");
+    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
     sleep(SECOND * 5).await;
-    assert!(!called.get());
+    assert_eq!(calls.get(), 1);
+    let start = Instant::now();
+    dear().run(call).await.expect("a call");
+    assert!(start.elapsed().is_zero() && calls.get() == 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whatever_a_function_returns_is_handed_through() {
-    let limiter = limited(Quota::per_second(1));
+    let limiter = build(per_second(1));
     // A result stays a result within the limiter's own.
     let failing = || async { Err::<u8, _>("the oracle is closed") };
     let answer = limiter.run("a", failing).await.expect("a call");
     assert_eq!(answer, Err("the oracle is closed"));
-
-    let nothing: () = limiter.run("a", async || ()).await.expect("a call");
-    assert_eq!(nothing, ());
 
     // Neither `Send` nor `Clone` nor `'static` is asked for.
     let text = String::from("borrowed");

@@ -1,46 +1,20 @@
-//! Servers that allow no scripts: transactions share quotas as exactly.
+//! Servers that allow no scripts: a transaction that others overtake is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use support::errors::{PATIENCE, store_error};
 use support::redis_server::RedisServer;
 use support::spend::{build, under};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
 use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, LimiterBuilder};
 
 async fn limiter(url: &str, builder: LimiterBuilder) -> Limiter {
     let store = RedisStore::connect(url).await.expect("a connection");
     let store = store.timeout(PATIENCE).scripting(false);
     build(builder.store(store.expect("its own connections")))
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_scripts_and_without_share_their_quotas() {
-    let server = RedisServer::start();
-    let url = server.user(&["+@all", "-@scripting"]);
-    let builder = || under(&["5/200ms", "12/600ms"]);
-    let limiters = [
-        limiter(&url, builder()).await,
-        limiter(&url, builder()).await,
-        build(builder().store(server.store().await)),
-    ];
-    let start = Instant::now();
-    let departures = limiters.iter().cycle().take(60).map(async |limiter| {
-        let departure = limiter.run("a", async || start.elapsed()).await;
-        departure.expect("a permit")
-    });
-    let history: History = join_all(departures).await.into_iter().collect();
-    assert_eq!(history.len(), 60);
-    history.assert_at_most(5, Duration::from_millis(200));
-    history.assert_at_most(12, Duration::from_millis(600));
-    assert_eq!(server.command::<usize>(&["DBSIZE"]), 1);
 }
 
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.

@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use http::Version;
-use reqwest_middleware::ClientBuilder;
 use tokio::time::sleep;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -14,23 +13,19 @@ use tower_throttle::{Departure, Limiter, ThrottleLayer, ThrottleMiddleware, key}
 
 use super::streams::Streams;
 use super::{held, wait_for_held};
+use crate::client;
 use support::errors::bounded;
 use support::spend::{build, under};
 
 type Sender = BoxCloneSyncService<String, reqwest::Response, BoxError>;
 
 fn limiter() -> Limiter {
-    build(under(&["9 concurrent"]))
-}
-
-fn plain() -> reqwest::Client {
-    let client = reqwest::Client::builder().no_proxy().build();
-    client.expect("a client")
+    build(under(&["9 concurrent", "99/h"]))
 }
 
 fn by_middleware(limiter: &Limiter) -> Sender {
     let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
-    let client = ClientBuilder::new(plain()).with(throttle).build();
+    let client = client::throttled(throttle);
     BoxCloneSyncService::new(service_fn(move |url: String| {
         let sent = client.get(url).send();
         async move { sent.await.map_err(BoxError::from) }
@@ -39,7 +34,7 @@ fn by_middleware(limiter: &Limiter) -> Sender {
 
 fn by_layer(limiter: &Limiter) -> Sender {
     let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-    let service = layer.layer(plain()).map_request(|url: String| {
+    let service = layer.layer(client::plain()).map_request(|url: String| {
         let url = url.parse().expect("a valid URL");
         reqwest::Request::new(http::Method::GET, url)
     });
@@ -56,8 +51,10 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
             let sent = sender.clone().oneshot(format!("{}{path}", upstream.base));
             bounded(sent).await.expect("a response")
         };
-        // It is otherwise as ever.
+        // It is otherwise as ever. A redirect that the client follows is not counted.
         let moved = get("/moved").await;
+        let snapshot = limiter.peek("a").await.expect("a look");
+        assert_eq!(snapshot.remaining_of("requests"), Some(98));
         assert_eq!(held(&limiter, "a").await, 1);
         assert_eq!(moved.url().as_str(), format!("{}/sized", upstream.base));
         assert_eq!(

@@ -1,18 +1,15 @@
 //! A server whose clients may have so many requests in progress.
 
-use std::time::Duration;
-
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Path;
 use axum::routing::get;
 use http::StatusCode;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{FailureMode, Limiter, ThrottleLayer, key};
 
-use super::streams::body;
+use super::streams::streamed;
 use super::{held, wait_for_held};
 use crate::axum_inbound::server::Server;
+use crate::client;
 use support::errors::bounded;
 use support::spend::{build, under};
 
@@ -20,19 +17,14 @@ fn layer(limiter: &Limiter) -> InboundLayer<key::Header> {
     ThrottleLayer::new(limiter.clone()).inbound(key::header("x-client"), FailureMode::Closed)
 }
 
-async fn streams(Path(millis): Path<u64>) -> Body {
-    body(Duration::from_millis(millis))
-}
-
 async fn serve(layer: InboundLayer<key::Header>) -> Server {
-    let app = Router::new().route("/{millis}", get(streams));
+    let app = Router::new().route("/{millis}", get(streamed));
     Server::start(app.route("/empty", get(async || ())).layer(layer)).await
 }
 
 async fn get_from(server: &Server, path: &str) -> reqwest::Response {
-    let client = reqwest::Client::builder().no_proxy().build();
     let url = format!("http://{}/{path}", server.address);
-    let request = client.expect("a client").get(url).header("x-client", "a");
+    let request = client::plain().get(url).header("x-client", "a");
     bounded(request.send()).await.expect("a response")
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use reqwest_middleware::ClientBuilder;
 use tokio::time::sleep;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::store::RedisStore;
@@ -11,6 +10,7 @@ use tower_throttle::{Error, ErrorKind, Limiter, Lost, ThrottleLayer, ThrottleMid
 
 use super::SECOND;
 use super::streams::{Streams, body};
+use crate::client;
 use support::errors::bounded;
 use support::redis_server::RedisServer;
 use support::spend::{build, under};
@@ -31,9 +31,8 @@ async fn work_is_dropped_or_goes_on_when_its_lease_ends() {
         let (mut server, upstream) = (RedisServer::start(), Streams::start().await);
         let limiter = limiter(&server, lost).await;
         let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
-        let plain = reqwest::Client::builder().no_proxy().build();
-        let client = ClientBuilder::new(plain.expect("a client")).with(throttle);
-        let response = client.build().get(format!("{}/4000", upstream.base)).send();
+        let client = client::throttled(throttle);
+        let response = client.get(format!("{}/4000", upstream.base)).send();
         let response = bounded(response).await.expect("a response");
         let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
         let service = layer.layer(service_fn(async |_: http::Request<()>| {

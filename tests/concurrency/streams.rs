@@ -12,9 +12,9 @@ use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+
+use crate::axum_inbound::server::Server;
 
 /// The time between two parts of a body.
 const PART: Duration = Duration::from_millis(25);
@@ -24,7 +24,7 @@ const PART: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) base: String,
-    task: JoinHandle<()>,
+    _server: Server,
 }
 
 impl Streams {
@@ -36,21 +36,11 @@ impl Streams {
             .route("/silent", get(async || pending::<()>().await))
             .route("/moved", get(async || Redirect::temporary("/sized")))
             .route("/{millis}", get(streamed));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let task = tokio::spawn(async move {
-            axum::serve(listener, app).await.expect("a server");
-        });
+        let server = Server::start(app).await;
         Self {
-            base: format!("http://{address}"),
-            task,
+            base: format!("http://{}", server.address),
+            _server: server,
         }
-    }
-}
-
-impl Drop for Streams {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -64,7 +54,7 @@ pub(super) fn body(lasts: Duration) -> Body {
     Body::from_stream(parts)
 }
 
-async fn streamed(Path(millis): Path<u64>) -> Body {
+pub(super) async fn streamed(Path(millis): Path<u64>) -> Body {
     body(Duration::from_millis(millis))
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
 
-use super::client;
+use crate::client::throttled;
 use support::child;
 use support::redis_server::RedisServer;
 use support::upstream::{Answer, Upstream};
@@ -36,7 +36,7 @@ fn replica() {
             // Arrivals are judged.
             .buffer(SECOND * 3 / 10);
         let limiter = limiter.build().expect("a valid policy");
-        let client = client(ThrottleMiddleware::new(limiter));
+        let client = throttled(ThrottleMiddleware::new(limiter));
         assert_eq!(child::hear(), "go");
         // All at once, so that most wait when the provider refuses one.
         let answers = join_all((0..REQUESTS).map(|_| client.get(url).send())).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::feedback::{Advice, Headers};
 use tower_throttle::{Limiter, ThrottleMiddleware};
 
-use super::client;
+use crate::client::throttled;
 use support::spend::{build, per_second};
 use support::upstream::{Answer, Upstream};
 
@@ -41,7 +41,7 @@ async fn feedback_can_be_switched_off_or_replaced() {
         let busy = |_| Answer::new(429).header("Retry-After", 60);
         let provider = Upstream::answering(busy).await;
         let limiter = build(per_second(100));
-        let request = client(make(limiter.clone())).get(provider.uri());
+        let request = throttled(make(limiter.clone())).get(provider.uri());
         request.send().await.expect("an answer");
         let snapshot = limiter
             .peek(provider.uri().replace("http://", ""))

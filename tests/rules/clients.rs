@@ -8,6 +8,7 @@ use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::{Error, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
 
+use crate::client::throttled;
 use crate::rules::{get, limiter, per_hour, request, rules};
 use support::upstream::Upstream;
 
@@ -42,10 +43,7 @@ fn refused_by(error: &Error) -> String {
 type Sender = BoxCloneService<(Method, String), Option<String>, BoxError>;
 
 fn over_reqwest(limiter: &Limiter) -> Sender {
-    let plain = reqwest::Client::builder().no_proxy().build();
-    let client = reqwest_middleware::ClientBuilder::new(plain.expect("a client"))
-        .with(ThrottleMiddleware::new(limiter.clone()))
-        .build();
+    let client = throttled(ThrottleMiddleware::new(limiter.clone()));
     BoxCloneService::new(service_fn(move |(method, url): (Method, String)| {
         let sent = client.request(method, url).send();
         async move {

@@ -24,10 +24,6 @@ pub fn assert_all_expire(server: &RedisServer) {
     assert!(found.is_empty(), "without an expiry: {found:?}");
 }
 
-pub async fn wait_until_empty(server: &RedisServer) {
-    eventually("no key is left", async || names(server).is_empty()).await;
-}
-
 /// A cluster of one server, which refuses a command whose keys lie in several hash slots.
 pub async fn start_cluster() -> RedisServer {
     let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
