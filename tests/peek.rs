@@ -2,52 +2,9 @@
 
 use std::time::Duration;
 
-use support::redis_server::RedisServer;
 use support::spend::{attempt, build, under};
 
 const WINDOW: Duration = Duration::from_secs(600);
-
-/// Each algorithm once.
-const TEXTS: [&str; 6] = [
-    "5/10m",
-    "5/10m sliding-buckets buckets=20",
-    "5/10m gcra burst=5",
-    "5/10m fixed-window start=first-request",
-    "5/10m spacing",
-    "5/10m leaky-bucket capacity=2",
-];
-
-#[tokio::test]
-async fn a_look_tells_what_the_next_request_gets() {
-    let server = RedisServer::start();
-    let store = server.store().await;
-    let exists = |key: &str| server.command::<bool>(&["EXISTS", &format!("throttle:{{{key}}}")]);
-    for (text, key) in TEXTS.into_iter().zip('a'..) {
-        let (limiter, key) = (build(under(&[text]).store(store.clone())), key.to_string());
-        let look = async |key: &str| limiter.peek(key).await.expect("a look");
-        let mut granted = 0;
-        loop {
-            let snapshot = look(&key).await;
-            // A unit may become available in between.
-            let again = look(&key).await.remaining();
-            assert!(again == snapshot.remaining() || again == snapshot.remaining() + 1);
-            assert_eq!(exists(&key), granted > 0, "a look leaves no key behind");
-            match attempt(&limiter, &key, 1).await {
-                Ok(_) => assert!(snapshot.delay() < WINDOW / 20, "{text}: {snapshot:?}"),
-                Err(limited) => {
-                    assert_eq!(snapshot.remaining(), 0, "{text}: {snapshot:?}");
-                    assert!(limited.delay() <= snapshot.delay(), "{text}");
-                    assert!(limited.delay() + WINDOW / 20 > snapshot.delay(), "{text}");
-                    break;
-                }
-            }
-            granted += 1;
-        }
-        assert!((1..=5).contains(&granted), "{text}: {granted}");
-        let other = look("other").await;
-        assert!(other.delay().is_zero() && other.reset().is_zero(), "{text}");
-    }
-}
 
 /// Late in a window of the clock, the guard and the buffer leave no room. The next window has all of it.
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response};
-use support::redis_server::RedisServer;
 use support::spend::build;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
@@ -273,19 +272,4 @@ async fn levels_are_strict_and_keep_the_order_of_arrival() {
     let shared = FailingStore::new(MemoryStore::new());
     let limiters = [(); 3].map(|()| limiter(quota, shared.clone()));
     assert_eq!(departures(limiters).await, expected());
-}
-
-/// Some grants may be out when a request arrives, for at most a horizon.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn levels_are_strict_across_limiters_on_redis() {
-    let redis = RedisServer::start();
-    let orders = [("scripts", true), ("none", false)].map(async |(prefix, scripting)| {
-        let store = redis.store().await.prefix(prefix).expect("a prefix");
-        let store = store.scripting(scripting).expect("a store");
-        departures([(); 3].map(|()| limiter(Quota::new(2, SECOND), store.clone()))).await
-    });
-    for order in join_all(orders).await {
-        let levels = |order: Vec<(Priority, usize)>| order.into_iter().map(|it| it.0);
-        assert!(levels(order.clone()).eq(levels(expected())), "{order:?}");
-    }
 }

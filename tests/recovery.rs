@@ -118,50 +118,6 @@ async fn a_clock_that_is_set_forward_and_back() {
     }
 }
 
-/// The clock was last read three seconds before it was set.
-#[tokio::test]
-async fn a_clock_that_is_set_forward_while_no_process_calls() {
-    const LONG: Duration = Duration::from_secs(6);
-    let settable = Settable::start();
-    let store = RedisStore::connect(&settable.server.url()).await;
-    let quota = Quota::new(LIMIT, LONG);
-    let builder = Limiter::builder().quota(quota).recovery(Recovery::Strict);
-    let limiter = build(builder.store(store.expect("a connection")));
-    // The new server rests.
-    for key in ["a", "b"] {
-        limiter.acquire(key).await.expect("a permit");
-    }
-    let start = Instant::now();
-    let departures = async |key: &str| {
-        let mut departed = 0;
-        for _ in 0..LIMIT {
-            departed += u32::from(attempt(&limiter, key, 1).await.is_ok());
-        }
-        departed
-    };
-    for key in ["a", "b"] {
-        assert!(departures(key).await >= LIMIT - 1);
-    }
-    sleep(LONG / 2).await;
-    settable.set(3_600);
-    for key in ["a", "b"] {
-        let departed = departures(key).await;
-        assert!(start.elapsed() < LONG, "the machine is too slow for this");
-        assert_eq!(departed, 0, "{key}");
-    }
-}
-
-#[tokio::test]
-async fn a_reset_ends_the_rest_of_a_key() {
-    let server = RedisServer::start();
-    let builder = Limiter::builder().quota(Quota::per_hour(10));
-    let builder = builder.recovery(Recovery::Strict);
-    let limiter = build(builder.store(server.store().await));
-    attempt(&limiter, "a", 1).await.expect_err("a new server");
-    limiter.reset("a").await.expect("it is reset");
-    attempt(&limiter, "a", 1).await.expect("a permit");
-}
-
 /// A new server rests once, as long as a key would.
 #[tokio::test]
 async fn a_store_that_was_never_used_rests_once() {
@@ -178,7 +134,7 @@ async fn a_store_that_was_never_used_rests_once() {
 }
 
 #[tokio::test]
-async fn traffic_that_comes_and_goes_is_never_held_up() {
+async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
     let server = RedisServer::start();
     let limiters = [strict(&server).await, strict(&server).await];
     rested(&limiters[0]).await;
@@ -193,6 +149,16 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
         if let Ok(permit) = limiters[1].acquire("a").await {
             permit.forfeit();
         }
+        // A pause that ends by itself, or is ended.
+        let lasts = if round.is_multiple_of(2) {
+            WINDOW / 2
+        } else {
+            WINDOW * 100
+        };
+        let pause = limiters[1].pause("a", Instant::now() + lasts).await;
+        pause.expect("a pause");
+        sleep(WINDOW / 2).await;
+        limiters[0].resume("a").await.expect("no pause");
         let before = load.departures();
         sleep(WINDOW * 2).await;
         let after = load.departures();
@@ -207,24 +173,4 @@ async fn traffic_that_comes_and_goes_is_never_held_up() {
             sleep(WINDOW * 3).await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_pause_is_no_loss() {
-    let server = RedisServer::start();
-    let limiters = [strict(&server).await, strict(&server).await];
-    rested(&limiters[0]).await;
-    let load = Load::of("a", &limiters);
-    load.goes_on(LIMIT as usize).await;
-    for (windows, is_resumed) in [(1, false), (1, false), (100, true)] {
-        let until = Instant::now() + WINDOW * windows;
-        limiters[1].pause("a", until).await.expect("a pause");
-        sleep(WINDOW).await;
-        if is_resumed {
-            limiters[0].resume("a").await.expect("no pause");
-        }
-        let waited = load.goes_on(LIMIT as usize).await;
-        assert!(waited < MAX_WAIT + WINDOW, "{waited:?}");
-    }
-    load.history().await.assert_at_most(LIMIT.into(), WINDOW);
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response};
-use support::load::{Load, since};
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 use support::spend::{attempt, build};
@@ -182,34 +181,6 @@ async fn a_request_that_costs_more_than_the_new_quota_holds_fails() {
     let error = costly.await.expect("no panic").expect_err("too costly");
     assert_eq!(error.kind(), ErrorKind::InvalidCost, "{error}");
     granted(&limiter).await;
-}
-
-/// As a rollout does it: 100 per window become 60, one replica after the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quota_that_replicas_lower_one_after_the_other_holds_under_load() {
-    const WINDOW: Duration = Duration::from_secs(1);
-    let server = RedisServer::start();
-    let mut replicas = Vec::new();
-    for _ in 0..3 {
-        let builder = Limiter::builder().quota(Quota::new(100, WINDOW));
-        let store = server.store().await;
-        replicas.push(build(builder.guard(GUARD * 5).store(store)));
-    }
-    let load = Load::of("a", &replicas);
-    sleep(2 * WINDOW).await;
-    for replica in &replicas {
-        set(replica, Quota::new(60, WINDOW));
-        sleep(WINDOW * 2 / 5).await;
-    }
-    // Departures that were granted under the old quota are over by now.
-    let changed = load.elapsed();
-    sleep(4 * WINDOW).await;
-    let all = load.history().await;
-    all.assert_at_most(100, WINDOW);
-    assert!(all.most_in_any(WINDOW) > 60, "the old quota was in use");
-    let after = since(&all, changed);
-    after.assert_at_most(60, WINDOW);
-    assert!(after.len() >= 120, "{} departures", after.len());
 }
 
 /// Requests of a process far from the server, while others with a log of another shape depart all the time.

@@ -1,30 +1,25 @@
 //! The calls of an inbound service to the service inside, in paused time, without a server.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response, StatusCode};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
 use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::history::History;
 use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Departure, FailureMode, Limiter, Outage, Quota, Throttle, ThrottleLayer};
+use tower_throttle::{Departure, FailureMode, Limiter, Outage, Quota, ThrottleLayer};
 
 use crate::axum_inbound::server::build;
 
 const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
-
-type Mock = mock::Mock<Request<u32>, Response<String>>;
-type Handle = mock::Handle<Request<u32>, Response<String>>;
 
 fn per_second(limit: u32) -> Limiter {
     let quota = Quota::per_second(limit);
@@ -33,11 +28,6 @@ fn per_second(limit: u32) -> Limiter {
 
 fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
     ThrottleLayer::new(limiter.clone()).inbound(key::constant("all"), FailureMode::Closed)
-}
-
-fn protected(limiter: &Limiter) -> (Throttle<Mock, InboundLayer<Constant>>, Handle) {
-    let (mock, handle) = mock::pair();
-    (inbound(limiter).layer(mock), handle)
 }
 
 async fn served<T>(_: Request<T>) -> Result<Response<String>, Infallible> {
@@ -50,27 +40,6 @@ async fn remaining(limiter: &Limiter) -> u32 {
         tokio::task::yield_now().await;
     }
     limiter.peek("all").await.expect("an answer").remaining()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_refused_reaches_nothing_inside() {
-    let (mut service, mut handle) = protected(&per_second(1));
-    handle.allow(1);
-    let mut first = Box::pin(service.call(Request::new(1)));
-    assert!(poll!(&mut first).is_pending());
-    let (request, respond) = handle.next_request().await.expect("a call");
-    assert_eq!(*request.body(), 1);
-
-    // It would not get ready, if it was asked.
-    let refused = service.call(Request::new(2));
-    let refused = refused.await.expect("no error");
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(poll!(Box::pin(handle.next_request())).is_pending());
-    respond.send_response(Response::new("one".to_owned()));
-    let response = first.await.expect("no error");
-    assert_eq!(response.body().get_ref(), "one");
-    let departure = response.extensions().get::<Departure>();
-    assert_eq!(departure.expect("a departure").remaining(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,31 +234,4 @@ async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() 
         };
         assert_eq!(reported.load(Ordering::Relaxed) as usize, 4 - departed);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_wait_in_order_and_the_limit_holds_where_the_service_is_called() {
-    let limiter = per_second(5);
-    let (origin, calls) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
-    let record = calls.clone();
-    let inner = service_fn(move |request: Request<u32>| {
-        let call = (request.into_body(), origin.elapsed());
-        record.lock().expect("no panic").push(call);
-        async { Ok::<_, Infallible>(Response::new(String::new())) }
-    });
-    let service = inbound(&limiter).max_wait(3 * SECOND).layer(inner);
-    let sent = (0..30).map(|number| service.clone().oneshot(Request::new(number)));
-    let answers = join_all(sent).await;
-    let statuses: Vec<_> = answers
-        .into_iter()
-        .map(|answer| answer.expect("infallible").status().as_u16())
-        .collect();
-    // At 0 s, 1.01 s and 2.02 s; those at 3.03 s would be too late.
-    assert_eq!(statuses[..15], [200; 15]);
-    assert_eq!(statuses[15..], [429; 15]);
-    let calls = calls.lock().expect("no panic");
-    let order: Vec<_> = calls.iter().map(|(number, _)| *number).collect();
-    assert_eq!(order, Vec::from_iter(0..15));
-    let history: History = calls.iter().map(|(_, at)| *at).collect();
-    history.assert_at_most(5, SECOND);
 }

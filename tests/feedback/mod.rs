@@ -1,5 +1,4 @@
 //! The limits of an upstream win over the configuration, in every replica.
 
-mod replicas;
 mod services;
 mod words;

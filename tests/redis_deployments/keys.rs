@@ -9,7 +9,6 @@ use tower_throttle::store::{RedisStore, StoreError};
 
 use super::rights::{additional, set_user, url_of};
 use crate::redis_deployments::promises::LONG;
-use support::cluster::Cluster;
 use support::command_stats::CommandStats;
 use support::errors::{bounded, everything};
 use support::redis_server::RedisServer;
@@ -197,32 +196,6 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
         }
     }
     assert_eq!(server.command::<u8>(&["DBSIZE"]), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_all_servers_of_a_cluster_are_listed() {
-    let cluster = Cluster::start();
-    let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
-    let store = store.expect("a connection").timeout(LONG);
-    let spent = spend_many(&store, 200).await;
-    assert_eq!(all(store.keys().page_size(20)).await, spent);
-    let keys: Vec<_> = spent.iter().cloned().collect();
-    for (key, state) in keys.iter().zip(store.look(&keys).await) {
-        let state = state.expect("a look").expect("state");
-        assert!(state.name.contains(key.encoded()), "{state:?}");
-    }
-    let scans = |before: &[CommandStats]| {
-        let servers = cluster.servers.iter().zip(before);
-        let calls = servers.map(|(it, before)| CommandStats::of(it).since(before).calls("scan"));
-        calls.filter(|calls| *calls > 0).count()
-    };
-    let before: Vec<_> = cluster.servers.iter().map(CommandStats::of).collect();
-    all(store.keys()).await;
-    assert_eq!(scans(&before), 3, "the primaries and no replica");
-    let before: Vec<_> = cluster.servers.iter().map(CommandStats::of).collect();
-    let key = Key::from("key 17 {é}");
-    assert_eq!(all(store.keys().of(&key)).await.len(), 1);
-    assert_eq!(scans(&before), 1, "the server that holds the key");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -75,18 +75,6 @@ async fn the_rights_in_the_guide_are_enough_and_no_more_than_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold_without_the_right_to_publish_or_subscribe() {
-    let server = RedisServer::start();
-    let without = ["-publish", "-subscribe", "resetchannels"].map(str::to_owned);
-    set_user(&server, "throttle", &without);
-    let stores = [
-        connect(&server, "throttle").await,
-        connect(&server, "throttle").await,
-    ];
-    promises::keeps_these(&stores).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_number_takes_the_right_to_select_it() {
     let server = RedisServer::start();
     set_user(&server, "throttle", &[]);
