@@ -1,12 +1,15 @@
-//! The limiter on an embedded store, on a paused clock.
+//! The limiter on an embedded store, on a paused clock: requests that wait, looks, and functions that it calls.
 
+use std::cell::Cell;
+use std::future::{self, Ready};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, poll};
-use support::spend::{attempt, build};
+use support::spend::{attempt, build, under};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
@@ -178,4 +181,87 @@ fn many_threads_without_a_runtime_decide_and_leave_nothing_behind() {
     let snapshot = limiter.peek("a").now_or_never().expect("an answer at once");
     let spent = UNITS - snapshot.expect("a look").remaining();
     assert_eq!(spent, granted.into_inner());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_is_refused_or_given_up_is_not_called_and_consumes_nothing() {
+    let limiter = build(under(&["4/s"]));
+    let calls = Cell::new(0);
+    let call = || async { calls.set(calls.get() + 1) };
+    let dear = || limiter.acquire("a").cost(3);
+    dear().run(call).await.expect("a call");
+
+    let error = dear().max_wait(SECOND / 2).run(call).await.unwrap_err();
+    assert!(error.is_limited() && error.wait() > Some(SECOND / 2));
+    let error = limiter.run("", call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::EmptyKey, "{error}");
+    let given_up = timeout(SECOND / 2, dear().run(call)).await;
+    given_up.expect_err("it waits");
+    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
+    sleep(SECOND * 5).await;
+    assert_eq!(calls.get(), 1);
+    let start = Instant::now();
+    dear().run(call).await.expect("a call");
+    assert!(start.elapsed().is_zero() && calls.get() == 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_function_returns_is_handed_through() {
+    let limiter = build(per_second(1));
+    // A result stays a result within the limiter's own.
+    let failing = || async { Err::<u8, _>("the oracle is closed") };
+    let answer = limiter.run("a", failing).await.expect("a call");
+    assert_eq!(answer, Err("the oracle is closed"));
+
+    // Neither `Send` nor `Clone` nor `'static` is asked for.
+    let text = String::from("borrowed");
+    let borrowed = limiter.run("a", || async { &text[..4] }).await;
+    assert_eq!(borrowed.expect("a call"), "borr");
+    let shared = Rc::new(Cell::new(1));
+    let moved = shared.clone();
+    let returned = limiter.run("a", move || async move { moved }).await;
+    returned.expect("a call").set(2);
+    assert_eq!(shared.get(), 2);
+
+    // Any future will do.
+    let ready: Ready<[u8; 2]> = future::ready([1, 2]);
+    assert_eq!(limiter.run("a", || ready).await.expect("a call"), [1, 2]);
+}
+
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// Late in a window of the clock, the guard and the buffer leave no room. The next window has all of it.
+#[tokio::test(start_paused = true)]
+async fn remaining_units_can_depart_at_any_time_of_a_window() {
+    let limiter = build(under(&["5/s fixed-window"]).buffer(Duration::from_millis(300)));
+    let (mut none, mut all) = (0, 0);
+    for round in 0..150 {
+        tokio::time::advance(Duration::from_millis(17)).await;
+        let key = format!("key-{round}");
+        let snapshot = limiter.peek(&*key).await.expect("a look");
+        assert_eq!(snapshot.delay().is_zero(), snapshot.remaining() > 0);
+        for _ in 0..snapshot.remaining() {
+            attempt(&limiter, &key, 1).await.expect("a permit");
+        }
+        attempt(&limiter, &key, 1).await.expect_err("none remains");
+        none += u32::from(snapshot.remaining() == 0);
+        all += u32::from(snapshot.remaining() == 5);
+    }
+    assert!(none > 20 && all > 50, "{none}, {all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_respects_the_cost() {
+    let limiter = build(under(&["5/10m"]));
+    limiter.acquire("a").cost(3).await.expect("a permit");
+    let look = async |cost| {
+        limiter
+            .acquire("a")
+            .cost(cost)
+            .peek()
+            .await
+            .expect("a look")
+    };
+    assert!(look(2).await.delay().is_zero());
+    assert!(look(3).await.delay() > WINDOW / 2);
 }

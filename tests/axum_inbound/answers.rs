@@ -1,16 +1,26 @@
-//! What is answered, with which headers and which body.
+//! The answers of a server: to refused requests, where a limit only observes, where only failures count, and in a flood.
 
-use axum::Router;
+use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use axum::body::Body;
+use axum::extract::{Path, Request, State};
 use axum::routing::get;
+use axum::{Extension, Router};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt as _, poll};
 use http::{Response, StatusCode};
 use serde_json::json;
-use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, advance};
+use tower_throttle::store::MemoryStore;
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, Departure, FailureMode, Limiter, Quota, ThrottleLayer, key};
 
-use crate::axum_inbound::client::{Answer, Client};
+use crate::axum_inbound::server::{Answer, Client};
 use crate::axum_inbound::server::{build, by_client, limiter};
 
 const FIELDS: [&str; 6] = [
@@ -209,4 +219,185 @@ async fn of_two_layers_each_tells_of_its_own_limit() {
     assert_eq!(remaining(&refused), "all 0");
     assert_eq!(refused.problem()["violated-policies"][0], "all");
     assert!(refused.number("retry-after") > 3_500);
+}
+
+/// Tells whether the request that reached it would have been refused.
+async fn verdict(refused: Option<Extension<Refused>>) -> String {
+    match refused {
+        Some(Extension(refused)) => {
+            assert!(!refused.is_enforced());
+            refused.error().to_string()
+        }
+        None => "granted".to_owned(),
+    }
+}
+
+type Reports = Arc<Mutex<Vec<String>>>;
+
+/// A server with this layer, and the keys of the requests that it reports.
+fn observed<K>(layer: InboundLayer<K>) -> (Router, Reports)
+where
+    K: tower_throttle::key::KeyExtractor<Request> + Clone + Send + Sync + 'static,
+{
+    let reports = Reports::default();
+    let push = reports.clone();
+    let layer = layer.on_refused(move |refused: &Refused| {
+        let key = refused.key().map(ToString::to_string).unwrap_or_default();
+        push.lock().expect("no panic").push(key);
+    });
+    (Router::new().route("/", get(verdict)).layer(layer), reports)
+}
+
+#[tokio::test]
+async fn nothing_is_refused_and_everything_is_reported() {
+    let layer = by_client(&limiter(Quota::per_hour(2)));
+    let layer = layer.max_wait(Duration::from_secs(100_000));
+    let (app, reports) = observed(layer.observe_only().rate_limit_headers(true));
+    let client = Client::new(&app, "a");
+    for number in 0..6 {
+        let answer = client.get("/").await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let departed = answer.extensions.get::<Departure>().is_some();
+        let status = answer.extensions.get().map(Refused::status);
+        assert_eq!([answer.body == "granted", departed], [number < 2; 2]);
+        let limited = StatusCode::TOO_MANY_REQUESTS;
+        assert_eq!(status, (number >= 2).then_some(limited));
+        // The headers are those of a layer that refuses.
+        let (_, r, t) = answer.rate_limit();
+        assert_eq!(r, i64::from(number == 0));
+        assert!((3_590..=3_601).contains(&t), "{t}");
+        assert!(!answer.has("retry-after"));
+    }
+    assert_eq!(*reports.lock().expect("no panic"), ["a"; 4]);
+
+    let answer = Client::new(&app, None).get("/").await;
+    assert_eq!(answer.status, StatusCode::OK, "also without a key");
+    assert_eq!(reports.lock().expect("no panic").len(), 5);
+}
+
+#[tokio::test]
+async fn clients_do_not_slow_down_and_need_no_store() {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(Fault::Unreachable);
+    let builder = Limiter::builder().quota(Quota::per_hour(1)).store(store);
+    for (limiter, reason) in [
+        (build(builder), "store"),
+        (limiter(Quota::per_hour(1)), "limit"),
+    ] {
+        let client = Client::new(&observed(by_client(&limiter).observe_only()).0, "a");
+        client.get("/").await;
+        let answer = client.get("/").await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(answer.body.contains(reason), "{}", answer.body);
+        assert!(!answer.has("ratelimit") && !answer.has("ratelimit-policy"));
+    }
+}
+
+#[tokio::test]
+async fn exempt_requests_are_not_reported() {
+    let layer = ThrottleLayer::new(limiter(Quota::per_hour(1)));
+    let exempt = |_: &http::Request<Body>| None::<String>;
+    let (app, reports) = observed(layer.inbound(exempt, FailureMode::Closed).observe_only());
+    for _ in 0..3 {
+        assert_eq!(Client::new(&app, "a").get("/").await.body, "granted");
+    }
+    assert!(reports.lock().expect("no panic").is_empty());
+}
+
+const FAILURES: u32 = 3;
+
+/// A login whose answers wait until it is open.
+struct Login {
+    open: Semaphore,
+    attempts: AtomicUsize,
+}
+
+/// The password is the word "right".
+async fn login(State(login): State<Arc<Login>>, Path(password): Path<String>) -> StatusCode {
+    login.attempts.fetch_add(1, Ordering::SeqCst);
+    let _open = login.open.acquire().await.expect("never closed");
+    match &*password {
+        "right" => StatusCode::OK,
+        _ => StatusCode::UNAUTHORIZED,
+    }
+}
+
+/// A client of a login that answers so many attempts at once, and of which only failures count.
+fn client(quota: Quota, permits: usize) -> (Client, Arc<Login>) {
+    let state = Arc::new(Login {
+        open: Semaphore::new(permits),
+        attempts: AtomicUsize::new(0),
+    });
+    let failed = |response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED;
+    let app = Router::new()
+        .route("/login/{password}", get(login))
+        .with_state(state.clone())
+        .layer(by_client(&limiter(quota)).charge_when(failed));
+    (Client::new(&app, "a"), state)
+}
+
+#[tokio::test]
+async fn only_failed_logins_count() {
+    let quota = Quota::per_hour(FAILURES);
+    let buckets = Algorithm::SlidingBuckets { buckets: 10 };
+    for quota in [quota, quota.algorithm(buckets)] {
+        let (client, _) = client(quota, 100);
+        let status = async |path| client.get(path).await.status;
+        for _ in 0..FAILURES {
+            for _ in 0..4 {
+                assert_eq!(status("/login/right").await, StatusCode::OK);
+            }
+            assert_eq!(status("/login/wrong").await, StatusCode::UNAUTHORIZED);
+        }
+        assert_eq!(status("/login/right").await, StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test]
+async fn attempts_at_the_same_time_are_no_more_than_the_limit() {
+    let (client, login) = client(Quota::per_hour(FAILURES), 0);
+    let mut attempts: FuturesUnordered<_> = (0..10).map(|_| client.get("/login/wrong")).collect();
+    let failures = FAILURES as usize;
+    for _ in failures..10 {
+        let answer = attempts.next().await.expect("an attempt");
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+    }
+    login.open.add_permits(failures);
+    while let Some(answer) = attempts.next().await {
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(login.attempts.load(Ordering::SeqCst), failures);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_client_hangs_up_counts() {
+    let (client, login) = client(Quota::per_hour(FAILURES), 0);
+    for attempt in 1..=FAILURES as usize {
+        let mut attempting = Box::pin(client.get("/login/wrong"));
+        assert!(poll!(&mut attempting).is_pending());
+        assert_eq!(login.attempts.load(Ordering::SeqCst), attempt);
+    }
+    let answer = client.get("/login/right").await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// Each request is from an address of its own, 10,000 in a second.
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_under_a_flood_of_addresses() {
+    const PER_SECOND: u64 = 10_000;
+    let store = MemoryStore::new();
+    let builder = Limiter::builder().quota(Quota::per_second(1));
+    let limiter = build(builder.store(store.clone()));
+    for client in 0..200_000 {
+        let address = Ipv6Addr::from(u128::from(client));
+        let permit = limiter.acquire(address.to_string()).await;
+        permit.expect("a permit");
+        if client % PER_SECOND == 0 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let keys = store.len() as u64;
+            // The keys of two seconds, and as many that were not swept yet.
+            assert!(keys <= PER_SECOND * 4 + 2_048, "{keys} keys");
+        }
+    }
+    assert_eq!(limiter.queues(), 0);
 }

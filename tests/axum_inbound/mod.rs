@@ -2,9 +2,5 @@
 //! do not let through.
 
 mod answers;
-mod client;
 mod contract;
-mod floods;
-mod observing;
-mod outcomes;
 pub(crate) mod server;

@@ -4,18 +4,27 @@ use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use http::Version;
+use axum::Router;
+use axum::routing::get;
+use http::{StatusCode, Version};
+use http_body_util::BodyExt as _;
+use support::errors::bounded;
+use support::redis_server::RedisServer;
+use support::spend::{build, under};
 use tokio::time::sleep;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_throttle::store::RedisStore;
 use tower_throttle::tower::BoxError;
-use tower_throttle::{Departure, Limiter, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::tower::inbound::InboundLayer;
+use tower_throttle::{
+    Departure, Error, ErrorKind, FailureMode, Limiter, Lost, ThrottleLayer, ThrottleMiddleware, key,
+};
 
-use super::streams::Streams;
-use super::{held, wait_for_held};
+use super::streams::{Streams, body, streamed};
+use super::{SECOND, held, wait_for_held};
+use crate::axum_inbound::server::Server;
 use crate::client;
-use support::errors::bounded;
-use support::spend::{build, under};
 
 type Sender = BoxCloneSyncService<String, reqwest::Response, BoxError>;
 
@@ -129,4 +138,113 @@ async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
     }));
     tokio::spawn(panics.oneshot(())).await.expect_err("a panic");
     assert_eq!(held(&limiter, "a").await, 0);
+}
+
+fn layer(limiter: &Limiter) -> InboundLayer<key::Header> {
+    ThrottleLayer::new(limiter.clone()).inbound(key::header("x-client"), FailureMode::Closed)
+}
+
+async fn serve(layer: InboundLayer<key::Header>) -> Server {
+    let app = Router::new().route("/{millis}", get(streamed));
+    Server::start(app.route("/empty", get(async || ())).layer(layer)).await
+}
+
+async fn get_from(server: &Server, path: &str) -> reqwest::Response {
+    let url = format!("http://{}/{path}", server.address);
+    let request = client::plain().get(url).header("x-client", "a");
+    bounded(request.send()).await.expect("a response")
+}
+
+#[tokio::test]
+async fn a_handler_holds_the_place_of_its_client_until_the_body_ends() {
+    let limiter = build(under(&["1 concurrent", "600/m"]).name("api"));
+    let server = serve(layer(&limiter)).await;
+    let streamed = get_from(&server, "400").await;
+    assert_eq!(streamed.status(), StatusCode::OK);
+    assert_eq!(held(&limiter, "a").await, 1);
+
+    let refused = get_from(&server, "0").await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let header = |name: &str| refused.headers()[name].to_str().expect("ASCII").to_owned();
+    let after: u64 = header("retry-after").parse().expect("seconds");
+    assert!(after >= 1, "{after}");
+    let (policy, limits) = (header("ratelimit-policy"), header("ratelimit"));
+    println!("{policy}; {limits}; retry-after: {after}");
+    assert!(policy.contains(r#"qu="concurrent-requests""#), "{policy}");
+    assert!(limits.contains("r=0"), "{limits}");
+
+    bounded(streamed.bytes()).await.expect("a whole body");
+    wait_for_held(&limiter, "a", 0).await;
+    let empty = get_from(&server, "empty").await;
+    assert_eq!(empty.status(), StatusCode::OK);
+    wait_for_held(&limiter, "a", 0).await;
+    // The refused request has spent nothing.
+    let snapshot = limiter.peek("a").await.expect("a snapshot");
+    assert_eq!(snapshot.remaining_of("requests"), Some(598));
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_releases_its_place() {
+    let limiter = build(under(&["1 concurrent"]));
+    let server = serve(layer(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
+    let mut streamed = get_from(&server, "60000").await;
+    bounded(streamed.chunk()).await.expect("a part");
+    let refused = get_from(&server, "0").await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(streamed);
+    wait_for_held(&limiter, "a", 0).await;
+    assert_eq!(get_from(&server, "0").await.status(), StatusCode::OK);
+}
+
+async fn leased(server: &RedisServer, lost: Lost) -> Limiter {
+    let store = RedisStore::connect(&server.url()).await;
+    let store = store.expect("a connection").timeout(SECOND / 2);
+    build(under(&["9 concurrent lease=2s"]).lost(lost).store(store))
+}
+
+fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
+    Error::find(error).map(Error::kind) == Some(ErrorKind::LostPlace)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_is_dropped_or_goes_on_when_its_lease_ends() {
+    for lost in [Lost::Abort, Lost::Continue] {
+        let (mut server, upstream) = (RedisServer::start(), Streams::start().await);
+        let limiter = leased(&server, lost).await;
+        let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
+        let client = client::throttled(throttle);
+        let response = client.get(format!("{}/4000", upstream.base)).send();
+        let response = bounded(response).await.expect("a response");
+        let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
+        let service = layer.layer(service_fn(async |_: http::Request<()>| {
+            Ok::<_, std::io::Error>(http::Response::new(body(4 * SECOND)))
+        }));
+        let streamed = service.oneshot(http::Request::new(())).await;
+        let streamed = streamed.expect("a response").into_body();
+        let place = limiter.acquire("a").await.expect("a permit").hold();
+        let work = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.run("a", || sleep(4 * SECOND)).await }
+        });
+        sleep(SECOND / 5).await;
+        assert!(!place.is_lost());
+        server.kill9();
+
+        let (body, streamed) = (response.bytes(), streamed.collect());
+        let ends = async { (body.await, streamed.await, work.await.expect("no panic")) };
+        let (body, streamed, work) = bounded(ends).await;
+        assert!(place.is_lost());
+        if lost == Lost::Continue {
+            body.expect("a whole body");
+            streamed.expect("a whole body");
+            work.expect("the work goes on");
+            continue;
+        }
+        assert!(is_lost(&body.expect_err("its place is lost")));
+        assert!(is_lost(&*streamed.expect_err("its place is lost")));
+        let error = work.expect_err("its place is lost");
+        assert_eq!(error.kind(), ErrorKind::LostPlace, "{error}");
+        let error = place.run(sleep(Duration::from_secs(1))).await;
+        assert_eq!(error.expect_err("it is lost").kind(), ErrorKind::LostPlace);
+    }
 }

@@ -10,9 +10,7 @@ use support::errors::eventually;
 use tower_throttle::Limiter;
 
 mod adapters;
-mod inbound;
 mod leaks;
-mod lost;
 mod streams;
 
 const SECOND: Duration = Duration::from_secs(1);

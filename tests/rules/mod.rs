@@ -3,13 +3,9 @@
 
 mod clients;
 mod files;
-mod inbound;
 mod matching;
 mod mistakes;
-mod reach;
 mod reload;
-mod schema;
-mod sharing;
 
 use std::time::Duration;
 

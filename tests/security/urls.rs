@@ -1,7 +1,6 @@
 //! URLs with passwords.
 
 use std::error::Error as _;
-use std::fmt::Debug;
 
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,7 +9,7 @@ use tower_throttle::Error;
 use tower_throttle::Limiter;
 use tower_throttle::store::{RedisStore, StoreError};
 
-use crate::security::quotas;
+use crate::security::{quotas, shown};
 use support::errors::{assert_readable, bounded, everything};
 use support::redis_server::RedisServer;
 
@@ -37,10 +36,6 @@ async fn error(url: &str) -> StoreError {
     let error = connected.expect_err(url);
     assert_readable(&error);
     error
-}
-
-fn shown(it: &dyn Debug) -> String {
-    format!("{it:?} {it:#?}")
 }
 
 /// `redis://NOT PARSED`

@@ -1,16 +1,17 @@
-//! The tables of the documentation, and what there is to be seen.
+//! The tables of the documentation, the dashboard, and what there is to be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
+use serde_json::Value;
+use support::redis_server::RedisServer;
 use tokio::runtime::Builder;
 use tower_throttle::{Limiter, Quota};
 
+use super::events;
 use super::page::{code, rows};
 use super::seen::Seen;
-use super::{events, redis_events};
-use support::redis_server::RedisServer;
 
 #[test]
 fn each_documented_event_happens_and_no_others_do() {
@@ -42,8 +43,8 @@ fn each_documented_event_happens_and_no_others_do() {
     note(&|| events::malformed_headers(&seen));
     note(&|| paused.block_on(events::unknown_units(&seen)));
     let real = runtime(false);
-    note(&|| real.block_on(redis_events::restart(&seen)));
-    note(&|| real.block_on(redis_events::loss(&seen)));
+    note(&|| real.block_on(events::restart(&seen)));
+    note(&|| real.block_on(events::loss(&seen)));
     let documented = rows("\n# Events\n").into_iter().map(|row| {
         let message = code(row[0])[0].to_owned();
         (message, row[1].to_owned(), code(row[2]))
@@ -114,4 +115,53 @@ fn scraped(text: &str) -> Metrics {
         known.extend(labels.filter(|it| it != "le"));
     }
     metrics
+}
+
+#[test]
+fn each_panel_says_what_it_shows_and_asks_for_documented_series() {
+    let text = include_str!("../../dashboards/tower-throttle.json");
+    let dashboard: Value = serde_json::from_str(text).expect("JSON");
+    let documented = rows("\n# Metrics\n").into_iter().map(|row| {
+        let labels: BTreeSet<_> = code(row[3]).into_iter().chain(["job", "le"]).collect();
+        (code(row[0])[0], (row[1], labels))
+    });
+    let documented: BTreeMap<_, _> = documented.collect();
+    let mut shown = BTreeSet::new();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    for panel in panels {
+        let text = |field: &str| panel[field].as_str().unwrap_or_default();
+        assert!(!text("title").is_empty() && !text("description").is_empty());
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string());
+        for target in panel["targets"].as_array().expect("queries") {
+            let query = target["expr"].as_str().expect("a query");
+            for (series, labels) in series(query) {
+                let parts = ["_bucket", "_sum", "_count"];
+                let histogram = parts.iter().find_map(|it| series.strip_suffix(it));
+                let name = histogram.unwrap_or(&series);
+                let (kind, known) = documented.get(name).expect(name);
+                assert_eq!(histogram.is_some(), *kind == "histogram", "{query}");
+                let is_known = labels.iter().all(|label| known.contains(&**label));
+                assert!(is_known, "{query}: {labels:?}");
+                shown.insert(name.to_owned());
+            }
+        }
+    }
+    let all = documented.keys().map(|&name| name.to_owned());
+    assert_eq!(shown, all.collect());
+}
+
+/// The names of series in a query, each with its labels in braces.
+fn series(query: &str) -> Vec<(String, Vec<String>)> {
+    let found = query.match_indices("tower_throttle_").map(|(at, _)| {
+        let rest = &query[at..];
+        let (name, rest) = rest.split_once('{').expect("labels");
+        let (labels, _) = rest.split_once('}').expect("an end");
+        let labels = labels.split(", ").map(|label| {
+            let end = label.find(['=', '!']).expect("a value");
+            label[..end].to_owned()
+        });
+        (name.to_owned(), labels.collect())
+    });
+    found.collect()
 }

@@ -1,13 +1,23 @@
-//! The metrics of a limiter.
+//! The metrics and the spans of a limiter, also with rules; and their cost where nothing collects them.
 
 use std::pin::pin;
 use std::time::Duration;
 
+use allocation_counter::measure;
+use futures_util::FutureExt as _;
 use futures_util::future::{join_all, poll_immediate};
+use tokio::runtime::Builder;
 use tokio::time::{Instant, advance, sleep};
+use tower_throttle::key::Key;
+use tower_throttle::rules::{Rule, Rules};
+use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Outage, Priority, Quota};
+use tracing::level_filters::LevelFilter;
+use tracing::{Instrument as _, Level, Span};
+use tracing_subscriber::prelude::*;
 
 use super::figures::Figures;
+use super::seen::Seen;
 use super::stores::Sharded;
 
 fn ten() -> LimiterBuilder {
@@ -298,4 +308,176 @@ async fn requests_that_wait_are_counted_once_when_the_label_changes() {
         queues{policy=1/s} 0
         queues{policy=2/s} 0",
     );
+}
+
+fn two(quota: Quota) -> Rules {
+    let search = Rule::named("search").path("/search").quota(quota);
+    let others = Rule::named("others").quota(Quota::per_second(10));
+    Rules::new([search.outage(Outage::Allow), others]).expect("valid rules")
+}
+
+fn two_rules(store: &Sharded) -> LimiterBuilder {
+    let rules = two(Quota::per_second(2));
+    Limiter::builder().rules(rules).store(store.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
+    let figures = Figures::new();
+    let limiter = figures.build(two_rules(&Sharded::default()));
+    let search = limiter.rule("search").unwrap();
+    join_all((0..4).map(|_| search.acquire("a"))).await;
+    limiter.acquire("a").await.unwrap();
+    let granted = |policy| format!("requests_total{{outcome=granted,policy={policy}}}");
+    assert_eq!(figures.number(&granted("search")), 4.0);
+    assert_eq!(figures.number(&granted("others")), 1.0);
+
+    // The series goes on under other quotas.
+    let reloaded = figures.within(|| limiter.reload(two(Quota::per_second(3))));
+    assert_eq!(reloaded.unwrap().changed.len(), 1);
+    search.acquire("b").await.unwrap();
+    assert_eq!(figures.number(&granted("search")), 5.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn exempt_requests_have_no_span_and_are_not_counted() {
+    let figures = Figures::new();
+    let (seen, _guard) = Seen::begin();
+    let rules = Rules::new([Rule::exempt()]).unwrap();
+    let limiter = figures.build(Limiter::builder().rules(rules));
+    limiter.acquire("a").await.unwrap();
+    assert!(seen.spans().is_empty());
+    let series = figures.series();
+    let is_of_store = |it: &String| it.contains("policy=rules") || it.starts_with("reconnects");
+    assert!(series.iter().all(is_of_store), "{series:?}");
+}
+
+/// One per second.
+fn one() -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_second(1)).name("one")
+}
+
+/// The span is open while the request waits, and entered while it is polled.
+#[tokio::test(start_paused = true)]
+async fn a_span_lasts_until_the_departure_and_has_the_key_the_policy_and_the_outcome() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = one().build().unwrap();
+    let acquire = limiter.acquire("a");
+    assert!(seen.spans().is_empty(), "it was not polled yet");
+    let _permit = acquire.await.unwrap();
+    let span = seen.span();
+    assert_eq!(
+        (span.name, span.level, span.parent),
+        ("throttle", Level::DEBUG, None)
+    );
+    let fields = &span.fields;
+    assert_eq!((fields.text("key"), fields.text("policy")), ("a", "one"));
+    assert_eq!((fields.number("cost"), fields.number("wait")), (1.0, 0.0));
+    assert_eq!(fields.text("outcome"), "granted");
+    assert!(span.is_closed, "it ends before its permit");
+
+    seen.forget();
+    let caller = tracing::info_span!("caller");
+    let waiting = tokio::spawn(limiter.acquire("a").into_future().instrument(caller));
+    sleep(Duration::from_millis(500)).await;
+    let span = seen.span();
+    assert_eq!(span.parent, Some("caller"));
+    assert!(!span.is_closed && !span.fields.has("outcome"));
+    assert!(span.entered > 0 && span.entered == span.left, "{span:?}");
+    assert!(Span::current().is_none());
+    waiting.await.unwrap().unwrap();
+    let span = seen.span();
+    assert!(span.is_closed && span.entered == span.left, "{span:?}");
+    assert!(span.fields.number("wait") >= 1.0, "{span:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_while_it_waits_is_cancelled() {
+    let (seen, _guard) = Seen::begin();
+    let limiter = one().build().unwrap();
+    limiter.acquire("a").await.unwrap();
+    seen.forget();
+    {
+        let mut acquire = pin!(limiter.acquire("a"));
+        assert!(poll_immediate(acquire.as_mut()).await.is_none());
+        sleep(Duration::from_millis(300)).await;
+        assert!(!seen.span().is_closed);
+    }
+    let span = seen.span();
+    assert_eq!(span.fields.text("outcome"), "cancelled");
+    assert!(span.is_closed && span.fields.number("wait") >= 0.3);
+    // A request that was never polled has no span.
+    drop(limiter.acquire("a"));
+    assert_eq!(seen.spans().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_refusal_has_a_name() {
+    let (seen, _guard) = Seen::begin();
+    let outcome = || {
+        let spans = seen.spans();
+        seen.forget();
+        let last = spans.last().expect("a span");
+        assert!(last.is_closed);
+        last.fields.text("outcome").to_owned()
+    };
+    let limiter = one().max_waiting(1).build().unwrap();
+    limiter.acquire("a").await.unwrap();
+    assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
+    assert_eq!(outcome(), "limited");
+    let mut waiting = pin!(limiter.acquire("a"));
+    assert!(poll_immediate(waiting.as_mut()).await.is_none());
+    for (acquire, expected) in [
+        (limiter.acquire("b").cost(2), "invalid"),
+        (limiter.acquire(""), "invalid"),
+        (
+            limiter.acquire("a").max_wait(Duration::from_millis(9)),
+            "queue_full",
+        ),
+    ] {
+        acquire.await.unwrap_err();
+        assert_eq!(outcome(), expected);
+    }
+
+    let local = Outage::Local { share: 1.0 };
+    for (fault, outage, expected) in [
+        (Fault::Unreachable, Outage::Deny, "store_out"),
+        (Fault::Unreachable, Outage::Allow, "fallback"),
+        (Fault::Unreachable, local, "fallback"),
+        (Fault::Refusal, Outage::Deny, "store_error"),
+    ] {
+        let store = FailingStore::new(tower_throttle::store::MemoryStore::new());
+        store.fail_with(fault);
+        let limiter = one().store(store).outage(outage).build().unwrap();
+        // The first calls the store; the second finds the outage.
+        for _ in 0..2 {
+            let answer = limiter.acquire("a").await;
+            assert_eq!(answer.is_ok(), expected == "fallback");
+            assert_eq!(outcome(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_permit_that_departs_at_once_allocates_nothing() {
+    let quota = Quota::per_second(1_000_000).algorithm(Algorithm::Gcra { burst: 1_000_000 });
+    let limiter = Limiter::builder().quota(quota).build().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let key = Key::new("api.example.com");
+    let allocations = || {
+        let _entered = runtime.enter();
+        let one = |_| {
+            let counted = measure(|| {
+                let permit = limiter.acquire(key.clone()).now_or_never();
+                permit.expect("at once").expect("a permit");
+            });
+            counted.count_total
+        };
+        // A request that is interrupted for longer than the guard has to wait.
+        (0..100).map(one).min()
+    };
+    assert_eq!(allocations(), Some(0));
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::from_level(Level::INFO));
+    let _here = subscriber.set_default();
+    assert_eq!(allocations(), Some(0));
 }

@@ -1,17 +1,12 @@
 //! Spans, events and metrics, and that the documentation lists the same.
 
-mod cost;
-mod dashboard;
 mod documented;
 mod events;
 mod figures;
 mod metered;
 #[path = "../../src/telemetry/tests/page.rs"]
 mod page;
-mod redis_events;
-mod ruled;
 mod seen;
-mod spans;
 pub(crate) mod stores;
 
 use std::time::Duration;

@@ -1,16 +1,108 @@
-//! A cluster: keys of all its servers, moving slots, and servers that fail.
+//! One server by each way to connect, the primary that sentinels name, and a cluster.
 
 use std::time::Duration;
 
+use redis::aio::ConnectionManager;
+use support::cluster::Cluster;
+use support::errors::{assert_readable, bounded, eventually, everything};
+use support::proxy::Proxy;
+use support::redis_server::{RedisServer, installed};
+use support::sentinel::{NAME, Sentinels};
+use support::spend::{attempt, build, spend, spend_by, under};
+use support::tls::TlsServer;
 use tokio::time::{Instant, sleep};
 use tower_throttle::store::{RedisStore, Store as _};
 
 use crate::redis_deployments::promises::{self, LONG};
-use support::cluster::Cluster;
-use support::errors::{assert_readable, bounded, eventually, everything};
-use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::{attempt, build, spend_by, under};
+
+async fn connect(url: &str) -> RedisStore {
+    let store = bounded(RedisStore::connect(url)).await;
+    store.expect("a connection").timeout(LONG)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tls_server_keeps_all_promises() {
+    let server = TlsServer::start(&[]);
+    promises::keeps_all(async || {
+        let store = bounded(RedisStore::connect_with(server.client())).await;
+        store.expect("a connection")
+    })
+    .await;
+}
+
+/// The client has no certificate, and does not know the authority.
+#[tokio::test]
+async fn a_tls_server_of_an_unknown_authority_is_not_trusted() {
+    let server = TlsServer::start(&["--tls-auth-clients", "no"]);
+    let error = bounded(RedisStore::connect(&server.url())).await;
+    let error = error.expect_err("an unknown authority");
+    assert_eq!(error.to_string(), "redis cannot be reached");
+    let text = everything(&error);
+    assert!(text.contains("UnknownIssuer"), "{text}");
+    assert!(!error.is_outcome_unknown());
+    assert_readable(&error);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unix_socket_keeps_all_promises() {
+    let server = RedisServer::start_as(installed(), |dir| {
+        let socket = dir.join("redis.sock").display().to_string();
+        vec!["--unixsocket".to_owned(), socket]
+    });
+    let socket = server.dir().join("redis.sock").display().to_string();
+    for scheme in ["unix", "redis+unix"] {
+        let store = connect(&format!("{scheme}://{socket}?db=3")).await;
+        spend(&store, under(&["10/h"]), "a", 1).await;
+    }
+    let info = server.command::<String>(&["INFO", "keyspace"]);
+    assert!(info.contains("db3:keys=1,"), "{info}");
+    promises::keeps_all(async || connect(&format!("unix://{socket}")).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_the_user_serves_scripts_only() {
+    let server = RedisServer::start();
+    let manager = ConnectionManager::new(server.client()).await;
+    let multiplexed = server.client().get_multiplexed_async_connection().await;
+    let stores: [RedisStore; 2] = [
+        manager.expect("a connection").into(),
+        multiplexed.expect("a connection").into(),
+    ];
+    let stores = stores.map(|it| it.timeout(LONG));
+    for store in stores {
+        // The value is written under a quota of another kind first.
+        spend(&store, under(&["10/s"]), "a", 1).await;
+        spend(&store, under(&["10/s gcra burst=3"]), "a", 1).await;
+        let error = store.scripting(false).expect_err("no further connections");
+        assert!(error.to_string().starts_with("scripting: "), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_sentinels_name_keeps_all_promises() {
+    let sentinels = Sentinels::start();
+    let connect = async |primary: &str| {
+        let store = RedisStore::connect_sentinel(sentinels.urls(), primary);
+        bounded(store).await.map(|it| it.timeout(LONG))
+    };
+    promises::keeps_all(async || connect(NAME).await.expect("a connection")).await;
+
+    // The URL of the primary has the user and the database of the servers.
+    for server in &sentinels.servers {
+        server.user(&["+@all"]);
+    }
+    let of = |user: &str| format!("redis://{user}@{NAME}/4");
+    let store = connect(&of("user:secret")).await.expect("a connection");
+    spend(&store, under(&["10/h"]), "a", 1).await;
+    let info = sentinels.servers[0].command::<String>(&["INFO", "keyspace"]);
+    assert!(info.contains("db4:keys=1,"), "{info}");
+    for wrong in [&*of("user:wrong"), "unknown", "redis://["] {
+        let error = connect(wrong).await.expect_err("no such primary");
+        assert_readable(&error);
+        let text = everything(&error);
+        assert!(!text.contains("wrong"), "{text}");
+    }
+}
 
 /// One server is enough to find the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

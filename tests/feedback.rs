@@ -1,4 +1,4 @@
-//! The answers of a tower service, in paused time.
+//! The limits that an upstream announces win over the configuration.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
+use support::spend::{build, per_second};
+use support::upstream::{Answer, Upstream};
 use tokio::time::Instant;
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::feedback::Advice;
-use tower_throttle::{Cost, Departure, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::feedback::{Advice, Headers};
+use tower_throttle::{Cost, Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+
+use crate::client::throttled;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -149,4 +153,46 @@ async fn responses_of_any_type_can_pause() {
     print(Some(30)).await;
     print(None).await;
     assert!(start.elapsed() >= SECOND * 30);
+}
+
+#[tokio::test]
+async fn feedback_of_a_client_can_be_switched_off_or_replaced() {
+    type Make = fn(Limiter) -> ThrottleMiddleware;
+    let cases: [(Make, u64); 3] = [
+        (
+            |limiter| ThrottleMiddleware::new(limiter).without_feedback(),
+            0,
+        ),
+        (
+            |limiter| {
+                let pause = |response: &reqwest::Response| match response.status().as_u16() {
+                    429 => Advice::pause(SECOND * 30),
+                    _ => Advice::none(),
+                };
+                ThrottleMiddleware::new(limiter).feedback(pause)
+            },
+            30,
+        ),
+        (
+            |limiter| {
+                let headers = Headers::new().longest_pause(SECOND * 40);
+                ThrottleMiddleware::new(limiter).feedback(headers)
+            },
+            40,
+        ),
+    ];
+    for (make, expected) in cases {
+        let busy = |_| Answer::new(429).header("Retry-After", 60);
+        let provider = Upstream::answering(busy).await;
+        let limiter = build(per_second(100));
+        let request = throttled(make(limiter.clone())).get(provider.uri());
+        request.send().await.expect("an answer");
+        let snapshot = limiter
+            .peek(provider.uri().replace("http://", ""))
+            .await
+            .expect("an answer");
+        // The answer was read a while ago, longer on a busy machine.
+        let range = Duration::from_secs(expected.saturating_sub(5))..=Duration::from_secs(expected);
+        assert!(range.contains(&snapshot.delay()), "{snapshot:?}");
+    }
 }

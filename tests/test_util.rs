@@ -1,12 +1,73 @@
-//! A failing store fails as its test says, and otherwise does what the store inside does.
+//! The utilities for users' tests do what they promise: a manual clock, and a store that fails.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use support::spend::under;
 use tokio::time::sleep;
 use tower_throttle::store::contents::{Command, Operation};
 use tower_throttle::store::{Call, MemoryStore, Store};
-use tower_throttle::test_util::{FailingStore, Fault};
+use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
 use tower_throttle::{Limiter, Quota};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const TICK: Duration = Duration::from_micros(1);
+
+fn by(clock: &ManualClock, quota: &str) -> Limiter {
+    let store = MemoryStore::with_clock(clock.clone());
+    let limiter = under(&[quota]).store(store).build();
+    limiter.expect("a valid policy")
+}
+
+async fn granted(limiter: &Limiter) -> bool {
+    let decision = limiter.try_acquire("a").await;
+    decision.expect("a decision").is_granted()
+}
+
+async fn delay(limiter: &Limiter) -> Duration {
+    limiter.peek("a").await.expect("an answer").delay()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
+    for text in [
+        "3/h",
+        "3/h sliding-buckets buckets=6",
+        "3/h spacing",
+        "3/h gcra burst=2",
+        "3/h leaky-bucket capacity=5",
+        "3/d fixed-window",
+        "3/d fixed-window start=first-request",
+    ] {
+        let clock = ManualClock::new();
+        let limiter = by(&clock, text);
+        for _ in 0..3 {
+            while granted(&limiter).await {}
+            let promised = delay(&limiter).await;
+            clock.advance(promised - TICK);
+            assert!(!granted(&limiter).await, "{text}");
+            assert_eq!(delay(&limiter).await, TICK, "{text}");
+            clock.advance(TICK);
+            assert!(granted(&limiter).await, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn days_begin_at_midnight_of_the_clock() {
+    let clock = ManualClock::new();
+    let limiter = by(&clock, "1/d fixed-window");
+    clock.advance(22 * HOUR);
+    assert!(granted(&limiter).await);
+    assert_eq!(delay(&limiter).await, 2 * HOUR);
+    clock.set(SystemTime::UNIX_EPOCH + 30_000 * 24 * HOUR - TICK);
+    assert!(
+        !granted(&limiter).await,
+        "its guard would reach into the next day"
+    );
+    clock.advance(TICK);
+    assert!(granted(&limiter).await);
+    assert_eq!(delay(&limiter).await, 24 * HOUR);
+}
 
 fn limiter(store: impl Store) -> Limiter {
     let limiter = Limiter::builder().quota(Quota::per_hour(10)).store(store);

@@ -1,4 +1,0 @@
-//! The limits of an upstream win over the configuration, in every replica.
-
-mod services;
-mod words;

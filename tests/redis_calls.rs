@@ -1,0 +1,309 @@
+//! The calls that a limiter makes, servers that fail or do not answer, and transactions that are overtaken.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use support::command_stats::CommandStats;
+use support::errors::{PATIENCE, assert_readable, bounded, eventually, everything, store_error};
+use support::monitor::{Monitor, Sent};
+use support::proxy::Proxy;
+use support::redis_server::RedisServer;
+use support::spend::{build, under};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{self, TcpStream};
+use tokio::time::{Instant, sleep};
+use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::{Limiter, LimiterBuilder, Outage, Recovery};
+
+/// The commands that clients sent, but for those that set up a connection; and those that scripts ran.
+async fn finish(monitor: Monitor, server: &RedisServer) -> [Vec<String>; 2] {
+    let seen = monitor.finish(server).await.into_iter();
+    let setup = |it: &Sent| ["client", "info", "subscribe"].contains(&&*it.name);
+    let (scripted, sent): (Vec<_>, Vec<_>) = seen.partition(|it| it.is_scripted);
+    let sent = sent.into_iter().filter(|it| !setup(it));
+    let names = |it: Sent| it.name;
+    [
+        sent.map(names).collect(),
+        scripted.into_iter().map(names).collect(),
+    ]
+}
+
+#[tokio::test]
+async fn sends_nothing_but_one_script_for_each_call_once_the_server_knows_it() {
+    let documented = [
+        "time", "get", "getrange", "set", "setrange", "pexpire", "del", "publish",
+    ];
+    let server = RedisServer::start();
+    for builder in [
+        under(&["10/h"]),
+        under(&["10/h", "100/h", "50/h spacing", "100/h gcra burst=50"]),
+    ] {
+        server.command::<()>(&["FLUSHALL"]);
+        let limiter = build(builder.store(server.store().await));
+        limiter.acquire("first").await.expect("a permit");
+        let monitor = Monitor::start(&server).await;
+        let permit = limiter.acquire("a").await.expect("a permit");
+        limiter.acquire("b").await.expect("a permit");
+        let [sent, _] = finish(monitor, &server).await;
+        assert_eq!(sent, ["evalsha"; 2]);
+
+        let before = CommandStats::of(&server).script_calls();
+        let monitor = Monitor::start(&server).await;
+        permit.forfeit();
+        let calls = async || CommandStats::of(&server).script_calls() > before;
+        eventually("the departure is returned", calls).await;
+        let [sent, scripted] = finish(monitor, &server).await;
+        assert!(sent.iter().all(|name| name == "evalsha"), "{sent:?}");
+        let is_documented = |name: &String| documented.contains(&&**name);
+        assert!(scripted.iter().all(is_documented), "{scripted:?}");
+    }
+}
+
+/// To open the connection; to name the client; for the identity of the server; for its clock; for the permit, with the
+/// text of the script. Nudges have a connection of their own. A request that a busy machine delays may take another call.
+#[tokio::test]
+async fn the_first_permit_of_a_process_takes_five_round_trips() {
+    let server = RedisServer::start();
+    for lazily in [false, true] {
+        let first = async || {
+            server.command::<()>(&["SCRIPT", "FLUSH"]);
+            let proxy = Proxy::start(server.port());
+            let store = match lazily {
+                true => RedisStore::connect_lazy(&proxy.url()),
+                false => RedisStore::connect(&proxy.url()).await,
+            };
+            let store = store.expect("a store").timeout(PATIENCE);
+            let limiter = build(under(&["100/s"]).store(store));
+            bounded(limiter.acquire("a")).await.expect("a permit");
+            let round_trips = proxy.round_trips();
+            *round_trips.iter().max().expect("a connection") < 5
+        };
+        eventually("it takes five round trips", first).await;
+    }
+}
+
+/// Without the message, they would look for a place every 120 ms.
+#[tokio::test]
+async fn a_released_place_is_announced_to_the_processes_that_wait() {
+    let server = RedisServer::start();
+    for scripting in [true, false] {
+        let limiter = async || {
+            let store = server.store().await.scripting(scripting);
+            build(under(&["1 concurrent"]).store(store.expect("a store")))
+        };
+        let (one, other) = (limiter().await, limiter().await);
+        let place = one.acquire("a").await.expect("a permit").hold();
+        let waiting = tokio::spawn(other.acquire("a"));
+        let calls = || {
+            let stats = CommandStats::of(&server);
+            stats.script_calls() + stats.calls("exec")
+        };
+        let enough = calls() + 3;
+        eventually("the other process waits", async || calls() >= enough).await;
+        let published = || CommandStats::of(&server).calls("publish");
+        let before = published();
+        drop(place);
+        let permit = bounded(waiting).await.expect("no panic");
+        assert!(published() > before, "scripts: {scripting}");
+        permit.expect("a permit").forfeit();
+    }
+}
+
+#[tokio::test]
+async fn connecting_to_a_server_that_never_answers_fails_after_two_seconds() {
+    // The system accepts connections, and no process reads from them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}/", silent.local_addr().expect("an address"));
+    let start = Instant::now();
+    let error = bounded(RedisStore::connect(&url)).await;
+    let error = error.expect_err("no such server");
+    assert!(error.is_outage() && !error.is_outcome_unknown());
+    assert_readable(&error);
+    assert!(start.elapsed() >= Duration::from_millis(1_900));
+}
+
+#[test]
+fn connecting_takes_a_runtime() {
+    let connecting = RedisStore::connect("redis://127.0.0.1:1/").now_or_never();
+    let error = connecting.expect("no wait").expect_err("no runtime");
+    assert!(!error.is_outage(), "{error:?}");
+}
+
+/// The store's timeout applies, and not one that the connection has.
+#[tokio::test]
+async fn the_timeout_bounds_every_call() {
+    let server = RedisServer::start();
+    let default = RedisStore::connect(&server.url()).await;
+    let multiplexed = server.client().get_multiplexed_async_connection().await;
+    let stores = [
+        default.expect("a connection"),
+        multiplexed.expect("a connection").into(),
+    ];
+    server.sigstop();
+    for store in &stores {
+        let start = Instant::now();
+        let error = bounded(store.ping(&"any".into())).await;
+        assert!(error.expect_err("no answer in time").is_outage());
+        assert!(start.elapsed() >= Duration::from_millis(900));
+    }
+    let [one, other] = stores.map(|it| it.timeout(PATIENCE));
+    let wake = async {
+        sleep(Duration::from_millis(1_300)).await;
+        server.sigcont();
+    };
+    let key = "any".into();
+    let (one, other, ()) = tokio::join!(one.ping(&key), other.ping(&key), wake);
+    one.and(other).expect("late answers");
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_time_calls_fail_unless_the_hosts_clocks_take_its_place() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.user(&["+@all", "-time"])).await;
+    let store = store.expect("a connection").timeout(PATIENCE);
+    let limiter = build(under(&["10/h"]).store(store.clone()));
+    let error = bounded(limiter.acquire("a")).await.expect_err("no time");
+    assert!(!store_error(&error).is_outage(), "{error:?}");
+    assert!(everything(&error).contains("time"), "{error:?}");
+    for scripting in [true, false] {
+        for recovery in [Recovery::Immediate, Recovery::Strict] {
+            let store = store.clone().scripting(scripting).expect("a store");
+            let store = store.server_time(false);
+            let builder = under(&["10/200ms"]).recovery(recovery);
+            let limiter = build(builder.store(store));
+            bounded(limiter.acquire("a")).await.expect("a permit");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
+    let mut server = RedisServer::start();
+    let connection = server.client().get_multiplexed_async_connection().await;
+    let store = RedisStore::from(connection.expect("a connection"));
+    let limiter = build(under(&["3/h"]).store(store));
+    limiter.acquire("a").await.expect("a permit");
+    server.restart();
+    for _ in 0..3 {
+        // No request of any kind gets a permit.
+        let acquire = || limiter.acquire("a").max_wait(Duration::from_millis(100));
+        let waits = bounded(acquire()).await.err();
+        let ran = bounded(acquire().run(async || unreachable!("it ran"))).await;
+        let ran: Result<(), _> = ran;
+        let tries = bounded(limiter.try_acquire("a")).await.err();
+        for error in [waits, ran.err(), tries] {
+            assert_readable(store_error(&error.expect("the store does not answer")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_timeout_bounds_a_connection_manager_that_never_gives_up() {
+    let mut server = RedisServer::start();
+    let config = ConnectionManagerConfig::new().set_number_of_retries(1_000);
+    let manager = ConnectionManager::new_with_config(server.client(), config).await;
+    let store = RedisStore::from(manager.expect("a connection"));
+    let store = store.timeout(Duration::from_millis(200));
+    server.kill9();
+    for _ in 0..3 {
+        let error = bounded(store.ping(&"any".into())).await;
+        assert!(error.expect_err("no server").is_outage());
+    }
+    server.restart();
+    let limiter = build(under(&["1000/h"]).store(store));
+    eventually("it recovers", async || limiter.acquire("a").await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    server.stop();
+    let store = RedisStore::connect_lazy(&url).expect("a URL");
+    let local = Outage::Local { share: 0.5 };
+    let limiter = build(under(&["10/h"]).store(store).outage(local));
+    let permit = bounded(limiter.acquire("a")).await;
+    permit.expect("a permit of this process");
+    server.restart();
+    eventually("it recovers", async || !limiter.health().is_out()).await;
+    bounded(limiter.acquire("a")).await.expect("a permit");
+    let other = build(under(&["10/h"]).store(server.store().await));
+    let snapshot = bounded(other.peek("a")).await.expect("an answer");
+    assert_eq!(snapshot.remaining(), 9);
+}
+
+async fn limiter(url: &str, builder: LimiterBuilder) -> Limiter {
+    let store = RedisStore::connect(url).await.expect("a connection");
+    let store = store.timeout(PATIENCE).scripting(false);
+    build(builder.store(store.expect("its own connections")))
+}
+
+/// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.
+/// Returns its URL, and how many transactions there were.
+async fn spoil(server: &RedisServer, spoiled: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let transactions = Arc::new(AtomicUsize::new(0));
+    let (client, all) = (server.client(), transactions.clone());
+    let server = ("127.0.0.1", server.port());
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(server).await.expect("a server");
+            let other = client.get_multiplexed_async_connection().await;
+            let (mut other, all) = (other.expect("a connection"), all.clone());
+            let (mut from_near, mut to_near) = near.into_split();
+            let (mut from_far, mut to_far) = far.into_split();
+            tokio::spawn(async move { copy(&mut from_far, &mut to_near).await });
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(size @ 1..) = from_near.read(&mut buffer).await {
+                    let sent = &buffer[..size];
+                    let begins = sent.windows(5).any(|word| word == b"MULTI");
+                    if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
+                        // The value stays the same, but it was written.
+                        let mut change = redis::pipe();
+                        change.cmd("APPEND").arg("throttle:{a}").arg("x").ignore();
+                        change.cmd("DEL").arg("throttle:{a}").ignore();
+                        change.exec_async(&mut other).await.expect("a change");
+                    }
+                    if to_far.write_all(sent).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (format!("redis://127.0.0.1:{port}/"), transactions)
+}
+
+#[tokio::test]
+async fn a_call_that_is_overtaken_tries_again_and_fails_after_fifty_times() {
+    for (spoiled, least, left) in [(7, 8, 1), (120, 121, 1), (usize::MAX, 50, 2)] {
+        let server = RedisServer::start();
+        let (url, transactions) = spoil(&server, spoiled).await;
+        let limiter = limiter(&url, under(&["2/h"])).await;
+        if spoiled == 120 {
+            // A request that waits calls again.
+            limiter.acquire("a").await.expect("a permit");
+        } else {
+            match limiter.try_acquire("a").await {
+                Ok(decision) => assert!(decision.is_granted() && spoiled == 7),
+                Err(error) => {
+                    let error = store_error(&error);
+                    assert!(!error.is_outcome_unknown() && !error.is_outage());
+                    assert_eq!(
+                        error.to_string(),
+                        "other processes changed the same key too often: allow scripts, or raise the timeout"
+                    );
+                }
+            }
+        }
+        assert_eq!(transactions.load(Ordering::SeqCst), least);
+        let remaining = limiter.peek("a").await.expect("a look").remaining();
+        assert_eq!(remaining, left, "{spoiled}");
+    }
+}
