@@ -1,4 +1,4 @@
-//! Errors of `ThrottleMiddleware`, and the departure in a response.
+//! Requests that `ThrottleMiddleware` refuses, or that are dropped.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use futures_util::poll;
 use reqwest_middleware::ClientWithMiddleware;
 use support::spend::build;
 use support::upstream::Upstream;
-use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tower_throttle::{
     Departure, Error, ErrorKind, Limiter, LimiterBuilder, Quota, ThrottleMiddleware, key,
 };
@@ -66,42 +65,6 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
         assert_eq!(error.kind(), kind, "{error}");
     }
     assert_eq!(upstream.arrivals().len(), 2);
-}
-
-#[tokio::test]
-async fn errors_of_the_client_pass_through() {
-    let client = client(per_hour(10));
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", listener.local_addr().expect("a port"));
-    // Accepts, and hangs up without an answer.
-    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
-    match client.get(url).send().await.expect_err("nobody answers") {
-        reqwest_middleware::Error::Reqwest(error) => assert!(error.is_request(), "{error}"),
-        other @ reqwest_middleware::Error::Middleware(_) => panic!("{other}"),
-    }
-}
-
-#[tokio::test]
-async fn a_response_carries_how_its_request_departed() {
-    let upstream = Upstream::start().await;
-    let window = Duration::from_millis(500);
-    let middleware =
-        ThrottleMiddleware::new(build(Limiter::builder().quota(Quota::new(5, window))));
-    let client = throttled(middleware.cost(|_| 3));
-    let first = Instant::now();
-    let departure = async || {
-        let response = send(&client, &upstream).await;
-        *response
-            .extensions()
-            .get::<Departure>()
-            .expect("a departure")
-    };
-    assert_eq!(departure().await.remaining(), 2);
-    let second = Instant::now();
-    let waited = departure().await.waited();
-    // The first departed at some time between the two readings of the clock.
-    assert!(waited + (second - first) >= window, "{waited:?}");
-    assert!(waited <= second.elapsed(), "{waited:?}");
 }
 
 #[tokio::test]

@@ -2,9 +2,8 @@
 //! service inside while a request waits, and calls it only when it is ready and the request may depart.
 
 use std::convert::Infallible;
-use std::error::Error as StdError;
-use std::fmt;
 use std::future::{Ready, ready};
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -180,16 +179,9 @@ impl Service<Request<()>> for Strict {
 }
 
 /// An error of a service.
-#[derive(Debug)]
-struct Broken;
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("broken")
-    }
+fn broken() -> io::Error {
+    io::Error::other("broken")
 }
-
-impl StdError for Broken {}
 
 fn limiter_error<B>(answer: Result<Response<B>, BoxError>) -> Error {
     let error = answer.err().expect("a refusal");
@@ -354,9 +346,9 @@ async fn a_request_that_ends_before_its_call_releases_the_shared_service() {
     let next = start(&service, "/next").await;
     dropped.abort();
     assert!(dropped.await.expect_err("aborted").is_cancelled());
-    handle.send_error(Broken);
+    handle.send_error(broken());
     let error = failing.await.expect("no panic").expect_err("broken");
-    assert!(error.is::<Broken>());
+    assert!(error.is::<io::Error>());
     handle.allow(1);
     assert_eq!(answer(&mut handle).await, "/next");
     next.await.expect("no panic").expect("an answer");
@@ -365,13 +357,13 @@ async fn a_request_that_ends_before_its_call_releases_the_shared_service() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing() {
     let (service, mut handle) = throttled(per_second(1));
-    handle.send_error(Broken);
+    handle.send_error(broken());
     let error = service
         .clone()
         .oneshot(get("/a"))
         .await
         .expect_err("broken");
-    assert!(error.is::<Broken>());
+    assert!(error.is::<io::Error>());
 
     let begun = Instant::now();
     let next = start(&service, "/next").await;
@@ -458,15 +450,15 @@ async fn errors_of_the_service_pass_through_unchanged() {
     let (service, mut handle) = throttled(per_second(1));
     let failing = start(&service, "/a").await;
     let (_, respond) = handle.next_request().await.expect("a call");
-    respond.send_error(Broken);
+    respond.send_error(broken());
     let error = failing.await.expect("no panic").expect_err("broken");
-    assert!(error.is::<Broken>());
+    assert!(error.is::<io::Error>());
 
     // Where the service's error is a type of its own, it is boxed and no more.
-    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(Broken)));
+    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
     let service = layer(per_second(1)).layer(failing);
     let error = service.oneshot(get("/a")).await.expect_err("broken");
-    assert!(error.is::<Broken>());
+    assert!(error.is::<io::Error>());
 }
 
 #[tokio::test(start_paused = true)]

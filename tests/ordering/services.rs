@@ -1,9 +1,9 @@
 //! Layers of tower.
 
-use std::convert::Infallible;
 use std::future::{Ready, ready};
 
 use futures_util::future::join_all;
+use http::response::Builder;
 use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tower::buffer::BufferLayer;
@@ -13,30 +13,42 @@ use tower::load_shed::error::Overloaded;
 use tower::retry::{Policy, RetryLayer};
 use tower::timeout::TimeoutLayer;
 use tower::timeout::error::Elapsed;
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
 use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, key};
 
 use super::{Arrivals, KEY, MS, SECOND, build, left, limited, per_second};
 
-type Answer = Result<Response<()>, BoxError>;
+type Boxed = BoxCloneSyncService<Request<String>, Response<()>, BoxError>;
+
+/// A service with this layer around it.
+fn within<L, B>(layer: L, service: Boxed) -> Boxed
+where
+    L: Layer<Boxed>,
+    L::Service: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let service = layer.layer(service).map_err(Into::into);
+    BoxCloneSyncService::new(service.map_response(|answer| answer.map(drop)))
+}
+
+fn throttled(limiter: &Limiter, service: Boxed) -> Boxed {
+    within(ThrottleLayer::new(limiter.clone()), service)
+}
 
 fn to(host: &str) -> Request<String> {
     let request = Request::get(format!("http://{host}/"));
     request.body(String::new()).expect("a valid request")
 }
 
-/// Answers each request as the closure says by its number, and after a quarter of a second if it is slow.
-fn upstream(
-    arrivals: &Arrivals,
-    is_slow: bool,
-    answer: fn(usize) -> http::response::Builder,
-) -> impl Service<Request<String>, Response = Response<()>, Error = Infallible, Future: Send>
-+ Clone
-+ Send
-+ 'static {
+/// Answers each request as the function says by its number, and after a quarter of a second if it is slow.
+fn upstream(arrivals: &Arrivals, is_slow: bool, answer: fn(usize) -> Builder) -> Boxed {
     let arrivals = arrivals.clone();
-    service_fn(move |_| {
+    BoxCloneSyncService::new(service_fn(move |_| {
         let answer = answer(arrivals.note());
         async move {
             if is_slow {
@@ -44,18 +56,18 @@ fn upstream(
             }
             Ok(answer.body(()).expect("a valid answer"))
         }
-    })
+    }))
 }
 
-fn well(_: usize) -> http::response::Builder {
+fn well(_: usize) -> Builder {
     Response::builder()
 }
 
-fn fails_three_times(number: usize) -> http::response::Builder {
+fn fails_three_times(number: usize) -> Builder {
     Response::builder().status(if number < 3 { 500 } else { 200 })
 }
 
-fn redirects_three_times(number: usize) -> http::response::Builder {
+fn redirects_three_times(number: usize) -> Builder {
     match number {
         0..3 => Response::builder().status(307).header("location", "/next"),
         _ => Response::builder(),
@@ -66,15 +78,15 @@ fn redirects_three_times(number: usize) -> http::response::Builder {
 #[derive(Debug, Clone)]
 struct AtOnce;
 
-impl<B, E> Policy<Request<String>, Response<B>, E> for AtOnce {
+impl Policy<Request<String>, Response<()>, BoxError> for AtOnce {
     type Future = Ready<()>;
 
     fn retry(
         &mut self,
         _: &mut Request<String>,
-        result: &mut Result<Response<B>, E>,
+        result: &mut Result<Response<()>, BoxError>,
     ) -> Option<Ready<()>> {
-        let is_failure = |answer: &Response<B>| answer.status().is_server_error();
+        let is_failure = |answer: &Response<()>| answer.status().is_server_error();
         result.as_ref().is_ok_and(is_failure).then(|| ready(()))
     }
 
@@ -83,72 +95,50 @@ impl<B, E> Policy<Request<String>, Response<B>, E> for AtOnce {
     }
 }
 
-fn throttle(limiter: &Limiter) -> ThrottleLayer {
-    ThrottleLayer::new(limiter.clone())
+async fn answer(service: Boxed) -> Result<Response<()>, BoxError> {
+    service.oneshot(to(KEY)).await
 }
 
-async fn answer<S, B>(service: S) -> Answer
-where
-    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>>,
-{
-    let answer = service.oneshot(to(KEY)).await.map_err(Into::into);
-    answer.map(|answer| answer.map(drop))
-}
-
+/// Inside, they are too many.
 #[tokio::test(start_paused = true)]
-async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt() {
-    let (arrivals, limiter) = limited(2);
-    let service = ServiceBuilder::new()
-        .layer(RetryLayer::new(AtOnce))
-        .layer(throttle(&limiter))
-        .service(upstream(&arrivals, false, fails_three_times));
-    assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    arrivals.assert_each_took_a_permit();
+async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt_and_inside_all_share_one() {
+    type Way = fn(Boxed) -> Boxed;
+    type Answers = fn(usize) -> Builder;
+    let retries: Way = |it| within(RetryLayer::new(AtOnce), it);
+    let follows: Way = |it| within(FollowRedirectLayer::new(), it);
+    let rows: [(Way, Answers); 2] = [
+        (retries, fails_three_times),
+        (follows, redirects_three_times),
+    ];
+    for (way, answers) in rows {
+        let (arrivals, limiter) = limited(2);
+        let service = way(throttled(&limiter, upstream(&arrivals, false, answers)));
+        assert_eq!(answer(service).await.expect("an answer").status(), 200);
+        arrivals.assert_each_took_a_permit();
 
-    let (arrivals, limiter) = limited(2);
-    let service = ServiceBuilder::new()
-        .layer(FollowRedirectLayer::new())
-        .layer(throttle(&limiter))
-        .service(upstream(&arrivals, false, redirects_three_times));
-    assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    arrivals.assert_each_took_a_permit();
-}
-
-#[tokio::test(start_paused = true)]
-async fn inside_all_attempts_of_a_retry_or_of_redirects_share_one_permit_and_are_too_many() {
-    let (arrivals, limiter) = limited(2);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(RetryLayer::new(AtOnce))
-        .service(upstream(&arrivals, false, fails_three_times));
-    assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    arrivals.assert_shared_a_permit(&limiter).await;
-
-    let (arrivals, limiter) = limited(2);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(FollowRedirectLayer::new())
-        .service(upstream(&arrivals, false, redirects_three_times));
-    assert_eq!(answer(service).await.expect("an answer").status(), 200);
-    arrivals.assert_shared_a_permit(&limiter).await;
+        let (arrivals, limiter) = limited(2);
+        let service = throttled(&limiter, way(upstream(&arrivals, false, answers)));
+        assert_eq!(answer(service).await.expect("an answer").status(), 200);
+        arrivals.assert_shared_a_permit(&limiter).await;
+    }
 }
 
 /// Where the timeout has to be outside, a bound spares the wait.
 #[tokio::test(start_paused = true)]
 async fn outside_a_timeout_includes_the_wait_which_a_bound_refuses_at_once() {
     let (arrivals, limiter) = limited(1);
-    let throttled = throttle(&limiter).layer(upstream(&arrivals, false, well));
-    let service = TimeoutLayer::new(SECOND / 2).layer(throttled.clone());
+    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
+    let service = within(TimeoutLayer::new(SECOND / 2), throttle.clone());
     let start = Instant::now();
     answer(service.clone()).await.expect("the first");
     let error = answer(service).await.expect_err("it waits for too long");
     assert!(error.is::<Elapsed>() && start.elapsed() >= SECOND / 2);
     assert_eq!(arrivals.len(), 1);
-    answer(throttled).await.expect("the wait is long enough");
+    answer(throttle).await.expect("the wait is long enough");
     assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
 
     let limiter = build(per_second(1).max_wait(SECOND / 2));
-    let service = throttle(&limiter).layer(upstream(&arrivals, false, well));
+    let service = throttled(&limiter, upstream(&arrivals, false, well));
     answer(service.clone()).await.expect("the first");
     let start = Instant::now();
     let error = answer(service).await.expect_err("the wait is too long");
@@ -159,20 +149,18 @@ async fn outside_a_timeout_includes_the_wait_which_a_bound_refuses_at_once() {
 #[tokio::test(start_paused = true)]
 async fn inside_a_timeout_begins_when_the_request_departs() {
     let (arrivals, limiter) = limited(1);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(TimeoutLayer::new(SECOND / 2))
-        .service(upstream(&arrivals, true, well));
+    let inner = within(
+        TimeoutLayer::new(SECOND / 2),
+        upstream(&arrivals, true, well),
+    );
+    let service = throttled(&limiter, inner);
     let answers = join_all((0..5).map(|_| answer(service.clone()))).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert!(arrivals.history().span() >= Some(4 * SECOND));
 }
 
 /// When a request for another key departs, while one waits for its slot.
-async fn waits_behind_another_key<S, B>(service: S) -> bool
-where
-    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>> + Clone,
-{
+async fn waits_behind_another_key(service: Boxed) -> bool {
     let start = Instant::now();
     answer(service.clone()).await.expect("the first");
     let waits = answer(service.clone());
@@ -187,26 +175,18 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside_it_is_not() {
+    let one = || ConcurrencyLimitLayer::new(1);
     let (arrivals, limiter) = limited(1);
-    let service = ServiceBuilder::new()
-        .layer(ConcurrencyLimitLayer::new(1))
-        .layer(throttle(&limiter))
-        .service(upstream(&arrivals, false, well));
-    assert!(waits_behind_another_key(service).await);
+    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
+    assert!(waits_behind_another_key(within(one(), throttle)).await);
 
     let (arrivals, limiter) = limited(1);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(ConcurrencyLimitLayer::new(1))
-        .service(upstream(&arrivals, false, well));
-    assert!(!waits_behind_another_key(service).await);
+    let inner = within(one(), upstream(&arrivals, false, well));
+    assert!(!waits_behind_another_key(throttled(&limiter, inner)).await);
 }
 
 /// Sends so many requests at once. Returns how many were shed, and how many the limiter refused.
-async fn refused<S, B>(service: S, count: usize) -> (usize, usize)
-where
-    S: Service<Request<String>, Response = Response<B>, Error: Into<BoxError>> + Clone,
-{
+async fn refused(service: Boxed, count: usize) -> (usize, usize) {
     let answers = join_all((0..count).map(|_| answer(service.clone()))).await;
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let is_full = |error: &&BoxError| {
@@ -224,18 +204,16 @@ async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() 
         (per_second(10), (0, 0)),
         (per_second(10).max_waiting(30), (0, 60)),
     ] {
-        let service = ServiceBuilder::new()
-            .layer(LoadShedLayer::new())
-            .layer(throttle(&build(builder)))
-            .service(upstream(&Arrivals::default(), false, well));
+        let upstream = upstream(&Arrivals::default(), false, well);
+        let service = within(LoadShedLayer::new(), throttled(&build(builder), upstream));
         assert_eq!(refused(service, 100).await, expected);
     }
     let (arrivals, limiter) = limited(10);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(LoadShedLayer::new())
-        .layer(ConcurrencyLimitLayer::new(1))
-        .service(upstream(&arrivals, true, well));
+    let inner = within(
+        ConcurrencyLimitLayer::new(1),
+        upstream(&arrivals, true, well),
+    );
+    let service = throttled(&limiter, within(LoadShedLayer::new(), inner));
     assert_eq!(refused(service, 10).await, (9, 0));
     assert_eq!((arrivals.len(), left(&limiter).await), (1, 0));
 }
@@ -244,10 +222,8 @@ async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() 
 #[tokio::test(start_paused = true)]
 async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
     let (arrivals, limiter) = limited(10);
-    let mut service = ServiceBuilder::new()
-        .layer(BufferLayer::new(1))
-        .layer(throttle(&limiter))
-        .service(upstream(&arrivals, false, well));
+    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
+    let mut service = BufferLayer::new(1).layer(throttle);
     let start = Instant::now();
     let mut waiting = Vec::new();
     for _ in 0..100 {
@@ -259,11 +235,8 @@ async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
     arrivals.history().assert_at_most(10, SECOND);
 
     let (arrivals, limiter) = limited(10);
-    let service = ServiceBuilder::new()
-        .layer(throttle(&limiter))
-        .layer(BufferLayer::new(1))
-        .service(upstream(&arrivals, false, well));
-    assert_eq!(refused(service, 100).await, (0, 0));
+    let inner = within(BufferLayer::new(1), upstream(&arrivals, false, well));
+    assert_eq!(refused(throttled(&limiter, inner), 100).await, (0, 0));
     assert_eq!(arrivals.len(), 100);
     arrivals.history().assert_at_most(10, SECOND);
 }
@@ -273,14 +246,10 @@ async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
 async fn of_two_throttles_only_the_inner_one_is_exact() {
     let arrivals = Arrivals::default();
     let window = 10 * SECOND;
-    let (outer, inner) = (
-        build(per_second(2)),
-        build(Limiter::builder().quota(Quota::new(10, window))),
-    );
-    let service = ServiceBuilder::new()
-        .layer(throttle(&outer))
-        .layer(throttle(&inner))
-        .service(upstream(&arrivals, false, well));
+    let outer = build(per_second(2));
+    let inner = build(Limiter::builder().quota(Quota::new(10, window)));
+    let service = throttled(&inner, upstream(&arrivals, false, well));
+    let service = throttled(&outer, service);
     // So that those behind the outer one gather for a window.
     inner.acquire(KEY).cost(10).await.expect("a permit");
     join_all((0..20).map(|_| answer(service.clone()))).await;
@@ -291,9 +260,8 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     // Jointly, both are.
     let arrivals = Arrivals::default();
     let joint = build(per_second(2).quota(Quota::new(10, window)));
-    let service = throttle(&joint)
-        .key(key::constant("both"))
-        .layer(upstream(&arrivals, false, well));
+    let layer = ThrottleLayer::new(joint).key(key::constant("both"));
+    let service = within(layer, upstream(&arrivals, false, well));
     join_all((0..20).map(|_| answer(service.clone()))).await;
     arrivals.history().assert_at_most(10, window);
     arrivals.history().assert_at_most(2, SECOND);

@@ -7,12 +7,10 @@
 //! ```
 
 mod befalls;
-mod caller;
 mod kept;
 mod load;
 mod memory;
 mod phase;
-mod rest;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
