@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tower_throttle::Quota;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Quota, WindowStart};
 
 /// The span in which one request may depart, and arrive upstream.
 #[derive(Debug, Clone, Copy)]
@@ -35,38 +35,10 @@ pub(super) fn fault(quota: &Quota, departures: &[Departure]) -> Option<String> {
             };
             (Duration::from_micros(at), u64::from(it.units))
         });
-        let fault = fault_of(quota, &times.collect())?;
+        let fault = times.collect::<History>().fault(quota)?;
         let early = departures.iter().filter(|it| it.until < pivot).count();
         Some(format!(
             "{quota}: {fault}, if {early} requests depart as late as they may, and the others from {pivot} on"
         ))
     })
-}
-
-/// Why a history breaks the promise of a quota, if it does.
-fn fault_of(quota: &Quota, history: &History) -> Option<String> {
-    let (limit, window) = (u64::from(quota.limit()), quota.window());
-    let interval = window / quota.limit();
-    let most = match quota.counted_by() {
-        Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => history.most_in_any(window),
-        Algorithm::Spacing | Algorithm::LeakyBucket { .. } => {
-            let at = history.too_close(interval)?;
-            return Some(format!(
-                "a departure at {at:?} is too close to the one before"
-            ));
-        }
-        Algorithm::Gcra { burst } => {
-            let found = history.burst(interval);
-            return (found > burst.into()).then(|| format!("a burst of {found}"));
-        }
-        Algorithm::FixedWindow {
-            start: WindowStart::Clock,
-        } => history.most_in_aligned(window),
-        Algorithm::FixedWindow { .. } => {
-            let fits = history.fits_windows(limit, window);
-            return (!fits).then(|| "no windows hold all departures".to_owned());
-        }
-        other => return Some(format!("the promise of {other:?} is not known here")),
-    };
-    (most > limit).then(|| format!("{most} in a window"))
 }

@@ -21,26 +21,7 @@ pub(super) fn most_in_any(times: &[(u64, u64)], window: u64) -> u64 {
 
 /// Why these departures, in order, break the promise of a quota.
 pub(super) fn fault(quota: &Counter, times: &[(u64, u64)]) -> Option<String> {
-    let history = history(times);
-    let micros = Duration::from_micros;
-    let (most, limit): (u64, u64) = match quota {
-        Counter::Window(it) => (history.most_in_any(micros(it.window)), it.limit.into()),
-        Counter::Gcra(it) if it.spaced => {
-            let at = history.too_close(micros(it.interval))?;
-            return Some(format!("the departure at {at:?} is too close"));
-        }
-        Counter::Gcra(it) => (history.burst(micros(it.interval)), it.burst.into()),
-        Counter::Fixed(it) if it.aligned => {
-            (history.most_in_aligned(micros(it.window)), it.limit.into())
-        }
-        Counter::Fixed(it) => {
-            let fits = history.fits_windows(it.limit.into(), micros(it.window));
-            return (!fits).then(|| "no windows hold all departures".to_owned());
-        }
-        // Departures are not its limit; see `concurrent.rs` beside this file.
-        Counter::Concurrent(_) => return None,
-    };
-    (most > limit).then(|| format!("{most} units in a window or burst of {limit}"))
+    history(times).fault(&quota.quota())
 }
 
 /// The most units in a window if each begins with the first departure after the one before.

@@ -261,18 +261,8 @@ impl Outcome {
     #[track_caller]
     fn assert_safe(&self, quota: Quota) {
         let events = self.done.iter().map(|it| (it.from, it.job.cost.into()));
-        let (history, limit): (History, _) = (events.collect(), quota.limit().into());
-        let (window, interval) = (quota.window(), quota.window() / quota.limit());
-        let is_safe = match quota.counted_by() {
-            Algorithm::Concurrent { .. } => true,
-            Algorithm::Spacing | Algorithm::LeakyBucket { .. } => {
-                history.too_close(interval).is_none()
-            }
-            Algorithm::Gcra { burst } => history.burst(interval) <= burst.into(),
-            Algorithm::FixedWindow { .. } => history.fits_windows(limit, window),
-            _ => history.most_in_any(window) <= limit,
-        };
-        assert!(is_safe, "{quota}: {history:?}");
+        let fault = events.collect::<History>().fault(&quota);
+        assert_eq!(fault, None, "{quota}: {:?}", self.done);
     }
 
     /// The departures between two seconds.

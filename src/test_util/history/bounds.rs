@@ -3,8 +3,41 @@
 use std::time::Duration;
 
 use super::{Event, History};
+use crate::quota::{Algorithm, Quota, WindowStart};
 
 impl History {
+    /// Why these departures break the promise of a rate, if they do. A concurrency limit is no rate.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fault(&self, quota: &Quota) -> Option<String> {
+        let (limit, window) = (u64::from(quota.limit()), quota.window());
+        let interval = window / quota.limit();
+        match quota.counted_by() {
+            Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => {
+                let most = self.most_in_any(window);
+                (most > limit).then(|| format!("{most} in a window"))
+            }
+            Algorithm::Spacing | Algorithm::LeakyBucket { .. } => self
+                .too_close(interval)
+                .map(|at| format!("a departure at {at:?} is too close to the one before")),
+            Algorithm::Gcra { burst } => {
+                let most = self.burst(interval);
+                (most > burst.into()).then(|| format!("a burst of {most}"))
+            }
+            Algorithm::FixedWindow {
+                start: WindowStart::Clock,
+            } => {
+                let most = self.most_in_aligned(window);
+                (most > limit).then(|| format!("{most} in a window of the clock"))
+            }
+            Algorithm::FixedWindow { .. } => {
+                let fits = self.fits_windows(limit, window);
+                (!fits).then(|| "no windows hold all departures".to_owned())
+            }
+            Algorithm::Concurrent { .. } => None,
+        }
+    }
+
     /// The smallest burst B such that every span s holds at most B + s / `interval`, by weight.
     ///
     /// This is the promise of GCRA. A zero interval promises nothing, and needs no burst.
