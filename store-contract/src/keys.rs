@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, Entry, attempt, granted, policy, policy_with, settle, take};
+use super::bench::{Bench, Entry, LONG, attempt, granted, policy, policy_with, settle, take};
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
 use tower_throttle::store::contents::{Command, Mode, Operation};
@@ -136,36 +136,37 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
     let Some(own) = entry.value() else {
         return;
     };
-    let mut marked = own.clone();
+    let [mut marked, mut later] = [(); 2].map(|()| own.clone());
     marked[0] ^= 1;
-    let values = [
-        &b"1"[..],
-        b"a text that is somewhat longer",
-        &[0; 40],
-        &own[..own.len() / 2],
-        &marked,
-    ];
-    for value in values {
-        if !bench.hooks.write(&entry.key, &entry.policy, value) {
-            return;
-        }
-        let peek = || Operation::Take(take(Mode::Peek, 1, 1));
-        for operation in [
-            attempt(1, 1),
-            peek(),
-            settle(1, -1),
-            Operation::Control(Command::Reset),
-        ] {
-            let answers = batch(bench, &[(entry, operation), (other, peek())]).await;
-            let is_reported = answers[0]
-                .as_ref()
-                .is_err_and(|error| error.is_unrecognized_value() && !error.is_outage());
-            if !is_reported || answers[1].is_err() {
-                bench.fail(format_args!(
-                    "{value:?}, and the next key, is answered with {answers:?}"
-                ));
+    // The version of the format.
+    later[2] += 1;
+    let mut values = vec![b"1".to_vec(), b"a text that is somewhat longer".to_vec()];
+    values.extend([vec![0; 40], marked, later]);
+    values.extend((3..own.len()).map(|end| own[..end].to_vec()));
+    let peek = || Operation::Take(take(Mode::Peek, 1, 1));
+    let mut process = entry.process();
+    process.join([(1, 1)]);
+    let asked = process.next_take(0);
+    let reset = Operation::Control(Command::Reset);
+    for quotas in [LONG[0], LONG[2], LONG[3], "1000/365d", "10/s + 100/365d"] {
+        let entry = entry.under(policy(quotas));
+        for value in &values {
+            if !bench.hooks.write(&entry.key, &entry.policy, value) {
+                return;
             }
-            if entry.value().as_deref() != Some(value) {
+            let others = [attempt(1, 1), peek(), settle(1, -1), reset.clone()];
+            for operation in others.into_iter().chain([asked.clone()]) {
+                let answers = batch(bench, &[(&entry, operation), (other, peek())]).await;
+                let is_reported = answers[0]
+                    .as_ref()
+                    .is_err_and(|error| error.is_unrecognized_value() && !error.is_outage());
+                if !is_reported || answers[1].is_err() {
+                    bench.fail(format_args!(
+                        "{value:?}, and the next key, is answered with {answers:?}"
+                    ));
+                }
+            }
+            if entry.value().as_ref() != Some(value) {
                 bench.fail(format_args!("{value:?} is overwritten"));
             }
         }

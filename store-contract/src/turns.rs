@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::bench::{Bench, Entry, Process, SECOND, granted, policy};
+use super::bench::{Bench, Entry, LONG, Process, SECOND, granted, policy};
+use tower_throttle::store::contents::Command;
 
 /// More than a window, and less than two.
 const HORIZON: u64 = SECOND * 3 / 2;
@@ -48,22 +49,34 @@ pub(super) async fn a_demand_that_is_withdrawn_counts_no_longer(bench: &Arc<Benc
 }
 
 pub(super) async fn lost_answers_are_taken_back(bench: &Arc<Bench>) {
-    let entry = bench.entry(policy("10/365d"));
-    let mut process = process(&entry, 1, 6);
-    entry.call(&process.next_take(0)).await;
-    let count = granted(&entry.call(&process.next_take(1)).await.1);
-    if count != 6 {
-        entry.fail(format_args!("{count} of 6 requests depart again"));
-    }
-    entry.departs(10, 4, "after 6").await;
+    for quota in LONG {
+        let entry = bench.entry(policy(quota));
+        let mut process = process(&entry, 1, 6);
+        process.horizon = SECOND;
+        let first = granted(&entry.call(&process.next_take(0)).await.1);
+        // The answer to the second call is lost, too.
+        entry.call(&process.next_take(1)).await;
+        let again = granted(&entry.call(&process.next_take(1)).await.1);
+        if again != first {
+            entry.fail(format_args!("{again} of {first} requests depart again"));
+        }
+        let left = if first < 6 { 0 } else { 4 };
+        entry.departs(10, left, "after those").await;
 
-    // That answer arrived. The next call does not reach the store, so there is nothing to take back.
-    process.next_take(0);
-    let count = granted(&entry.call(&process.next_take(3)).await.1);
-    if count != 0 {
-        entry.fail(format_args!(
-            "{count} departures are taken back that had arrived"
-        ));
+        // That answer arrived. The next call does not reach the store, so there is nothing to take back.
+        process.next_take(0);
+        let arrived = granted(&entry.call(&process.next_take(4)).await.1);
+        // A reset takes the grants of a lost answer with it.
+        entry.control(Command::Reset).await;
+        entry.call(&process.next_take(0)).await;
+        entry.control(Command::Reset).await;
+        entry.depart(10).await;
+        let reset = granted(&entry.call(&process.next_take(6)).await.1);
+        if [arrived, reset] != [0, 0] {
+            entry.fail(format_args!(
+                "{arrived} departures are taken back that had arrived, and {reset} that were reset"
+            ));
+        }
     }
 }
 

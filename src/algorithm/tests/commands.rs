@@ -1,10 +1,8 @@
-//! Commands, lost answers, and calls that arrive out of order.
+//! Windows that begin with a request, and quotas that change.
 
 use proptest::prelude::*;
 
-use super::super::{
-    Command, Corrections, Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window,
-};
+use super::super::{Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
 use super::histories::quota;
 use super::judge;
 use super::{MILLI, SECOND, START};
@@ -33,76 +31,6 @@ fn take(process: u64, number: u64, requests: usize) -> Take {
 fn granted(state: &mut State, take: &Take, now: u64) -> u32 {
     let taken = state.take(0, take, now);
     taken.grants.iter().map(|it| it.requests).sum()
-}
-
-#[test]
-fn a_lost_answer_costs_nothing_once_the_process_has_called_again() {
-    for quota in counters() {
-        let mut clean = State::new(std::slice::from_ref(&quota));
-        let first = granted(&mut clean, &take(1, 1, 3), START);
-        assert!(first > 0);
-        let mut state = clean.clone();
-        // The answers to calls 1 and 2 are lost.
-        granted(
-            &mut state,
-            &Take {
-                corrections: Corrections {
-                    lost: 1,
-                    ..Corrections::default()
-                },
-                ..take(1, 2, 3)
-            },
-            START,
-        );
-        let again = granted(
-            &mut state,
-            &Take {
-                corrections: Corrections {
-                    lost: 1,
-                    ..Corrections::default()
-                },
-                ..take(1, 3, 3)
-            },
-            START,
-        );
-        assert_eq!(again, first, "{quota:?}");
-        // A time cannot go back behind the recorded one, so that these lose the guard.
-        if !matches!(quota, Counter::Gcra(_)) {
-            assert_eq!(state.counters, clean.counters);
-        }
-    }
-}
-
-#[test]
-fn departures_that_arrived_or_were_reset_are_not_taken_back() {
-    for quota in counters() {
-        for is_reset in [false, true] {
-            let mut state = State::new(std::slice::from_ref(&quota));
-            granted(&mut state, &take(1, 1, 3), START);
-            let mut lost = 1;
-            if is_reset {
-                state.control(Command::Reset, START);
-                granted(&mut state, &take(2, 1, 3), START);
-            } else {
-                // Call 3 is lost, call 2 is not.
-                granted(&mut state, &take(1, 2, 0), START);
-                lost = 3;
-            }
-            let before = state.counters.clone();
-            granted(
-                &mut state,
-                &Take {
-                    corrections: Corrections {
-                        lost,
-                        ..Corrections::default()
-                    },
-                    ..take(1, 4, 0)
-                },
-                START,
-            );
-            assert_eq!(state.counters, before);
-        }
-    }
 }
 
 #[test]
