@@ -181,11 +181,8 @@ mod tests {
     use crate::policy::PolicyParts;
 
     fn policy(name: &str, quotas: &str) -> Policy {
-        let parts = PolicyParts {
-            name: (!name.is_empty()).then(|| name.to_owned()),
-            quotas: quotas.split(", ").map(|it| it.parse().unwrap()).collect(),
-            ..PolicyParts::default()
-        };
+        let mut parts = PolicyParts::of(quotas);
+        parts.name = (!name.is_empty()).then(|| name.to_owned());
         parts.build().unwrap()
     }
 
@@ -214,14 +211,14 @@ mod tests {
             ("", "5/100ms", r#""5/100ms";q=5"#),
             (
                 "api",
-                "10/s, 5_000/h",
+                "10/s + 5_000/h",
                 r#""api";q=10, "api:10/s";q=10;w=1, "api:5000/h";q=5000;w=3600"#,
             ),
             ("a", "9/s unit=bytes", r#""a";q=9;qu="bytes";w=1"#),
             ("a", "8 concurrent", r#""a";q=8;qu="concurrent-requests""#),
             (
                 "a",
-                "10/s, 500/h unit=tokens",
+                "10/s + 500/h unit=tokens",
                 r#""a";q=10, "a:tokens";q=500;qu="tokens", "a:10/s";q=10;w=1, "a:500/h unit=tokens";q=500;qu="tokens";w=3600"#,
             ),
         ] {
@@ -232,7 +229,7 @@ mod tests {
     #[test]
     fn limits_are_added_to_those_that_are_there() {
         let mut headers = HeaderMap::new();
-        let client = policy("client", "10/s, 5_000/h");
+        let client = policy("client", "10/s + 5_000/h");
         write_rate_limit(&mut headers, &client, Some(standing(3, 1_001)));
         let route = policy("route", "1/s gcra burst=20");
         write_rate_limit(&mut headers, &route, Some(standing(19, 1)));
@@ -242,7 +239,7 @@ mod tests {
         };
         write_rate_limit(
             &mut headers,
-            &policy("a", "9/s, 99/m unit=tokens"),
+            &policy("a", "9/s + 99/m unit=tokens"),
             Some(units),
         );
         let places = policy("p", "8 concurrent");

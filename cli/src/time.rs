@@ -44,26 +44,16 @@ mod tests {
 
     #[test]
     fn durations_are_rounded_to_the_millisecond() {
-        let shown = |micros| span(Duration::from_micros(micros));
-        assert_eq!(shown(0), "0s");
-        assert_eq!(shown(499), "0s");
-        assert_eq!(shown(12_400), "12ms");
-        assert_eq!(shown(1_012_500), "1.013s");
-        assert_eq!(shown(90_000_000), "90s");
-        assert_eq!(
-            seconds(Duration::from_micros(1_614_000)).to_string(),
-            "1.614"
-        );
+        let shown = [0, 499, 12_400, 1_012_500, 90_000_000].map(Duration::from_micros);
+        assert_eq!(shown.map(span), ["0s", "0s", "12ms", "1.013s", "90s"]);
+        assert_eq!(seconds(Duration::from_millis(1_614)).to_string(), "1.614");
     }
 
     #[test]
     fn long_durations_are_shortened_and_thousands_are_separated() {
-        let shown = |millis| brief(Duration::from_millis(millis));
-        assert_eq!([1_234, 12_345].map(shown), ["1.234s", "12.3s"]);
-        assert_eq!(shown(3_723_456), "1h 2m 3s");
-        assert_eq!(
-            [0_u32, 999, 1_000, 1_234_567].map(count),
-            ["0", "999", "1_000", "1_234_567"]
-        );
+        let shown = [1_234, 12_345, 3_723_456].map(Duration::from_millis);
+        assert_eq!(shown.map(brief), ["1.234s", "12.3s", "1h 2m 3s"]);
+        let counts = [0_u32, 999, 1_000, 1_234_567];
+        assert_eq!(counts.map(count), ["0", "999", "1_000", "1_234_567"]);
     }
 }

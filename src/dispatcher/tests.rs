@@ -25,15 +25,8 @@ mod simulation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn parts(quotas: &str) -> PolicyParts {
-    PolicyParts {
-        quotas: quotas.split(" + ").map(|it| it.parse().unwrap()).collect(),
-        ..PolicyParts::default()
-    }
-}
-
 fn plan(quotas: &str) -> Plan {
-    parts(quotas).plan().unwrap()
+    PolicyParts::of(quotas).plan().unwrap()
 }
 
 fn embedded(quotas: &str) -> Arc<Handle> {

@@ -189,22 +189,15 @@ mod tests {
         assert_eq!(left().await, 9);
     }
 
-    fn policy<const N: usize>(quotas: [Quota; N]) -> Policy {
-        let parts = PolicyParts {
-            quotas: quotas.into_iter().collect(),
-            ..PolicyParts::default()
-        };
-        parts.build().unwrap()
-    }
-
     #[test]
     fn only_fewer_than_the_quotas_let_depart_by_then_matter() {
         let is_less =
             |left, time, policy: &Policy, remaining| is_less(0, left, time, policy, remaining);
-        let second = policy([Quota::per_second(10)]);
+        let policy = |quotas| PolicyParts::of(quotas).build().unwrap();
+        let second = policy("10/s");
         assert!(!is_less(9, SECOND, &second, 9) && !is_less(0, SECOND, &second, 0));
         assert!(is_less(8, SECOND, &second, 9));
-        let policy = policy([Quota::per_second(10), Quota::per_minute(30)]);
+        let policy = policy("10/s + 30/m");
         assert!(!is_less(9, SECOND * 60, &policy, 9));
         assert!(is_less(9, SECOND * 61, &policy, 0));
         assert!(is_less(19, SECOND * 3600, &policy, 9));

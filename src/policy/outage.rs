@@ -193,15 +193,14 @@ mod tests {
 
     fn fallback(outage: Outage, quotas: &str) -> Result<String, String> {
         let parts = PolicyParts {
-            quotas: quotas.split(", ").map(|it| it.parse().unwrap()).collect(),
             outage,
-            ..PolicyParts::default()
+            ..PolicyParts::of(quotas)
         };
         parts.clone().build().map_err(|error| error.to_string())?;
         let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();
         let quotas = parts.quotas.iter().map(ToString::to_string);
-        Ok(quotas.collect::<Vec<_>>().join(", "))
+        Ok(quotas.collect::<Vec<_>>().join(" + "))
     }
 
     #[test]
@@ -222,7 +221,7 @@ mod tests {
                 "3/m sliding-buckets buckets=7",
             ),
             // Equal quotas are one.
-            ("10/s, 11/s, 90/m", "3/s, 30/m"),
+            ("10/s + 11/s + 90/m", "3/s + 30/m"),
         ] {
             let share = Outage::Local { share: 1.0 / 3.0 };
             assert_eq!(fallback(share, quotas).unwrap(), third);

@@ -224,6 +224,17 @@ fn default_guard(quotas: &[Quota]) -> Duration {
 }
 
 #[cfg(test)]
+impl PolicyParts {
+    /// The parts of a policy with quotas such as `10/s + 100/m`.
+    pub(crate) fn of(quotas: &str) -> Self {
+        Self {
+            quotas: quotas.split(" + ").map(|it| it.parse().unwrap()).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -266,12 +277,12 @@ mod tests {
 
     #[test]
     fn a_policy_without_a_name_is_labelled_by_its_quotas() {
-        let texts = "10/s, 5_000/1h30m sliding-buckets buckets=1_000, 5_000/1h30m gcra burst=20, \
+        let texts = "10/s + 5_000/1h30m sliding-buckets buckets=1_000 + 5_000/1h30m gcra burst=20 + \
             5_000/1h30m fixed-window start=first-request default_cost=2";
-        let quotas: Vec<Quota> = texts.split(", ").map(|it| it.parse().unwrap()).collect();
-        let expected = texts.replace(", ", "+").replace('_', "").replace(' ', "-");
+        let policy = PolicyParts::of(texts).build().unwrap();
+        let expected = texts.replace(" + ", "+").replace('_', "").replace(' ', "-");
         let expected = expected.replace("defaultcost", "default_cost");
-        assert_eq!(build(&quotas).unwrap().label(), expected);
+        assert_eq!(policy.label(), expected);
     }
 
     #[test]

@@ -223,7 +223,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
     let strict = PolicyParts {
         recovery: Recovery::Strict,
-        ..parts("10/m")
+        ..PolicyParts::of("10/m")
     };
     let plan = strict.plan().unwrap();
     let (store, handle) = served(with_fallback(plan.clone(), plan));

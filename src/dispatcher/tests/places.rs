@@ -9,7 +9,7 @@ use crate::priority::Priority;
 fn aborting(quotas: &str) -> Plan {
     let parts = PolicyParts {
         lost: Lost::Abort,
-        ..parts(quotas)
+        ..PolicyParts::of(quotas)
     };
     parts.plan().unwrap()
 }
@@ -41,7 +41,7 @@ async fn a_place_is_renewed_after_an_outage_though_its_limiter_was_dropped() {
 
 #[test]
 fn a_call_that_arrives_behind_the_last_one_strands_no_place() {
-    let policy = parts("1 concurrent lease=30s").build().unwrap();
+    let policy = PolicyParts::of("1 concurrent lease=30s").build().unwrap();
     let (mut state, now) = (State::new(policy.counters()), 1_000_000_000);
     let mut granted = |process: u64, number, lost, requests| {
         let take = Take {
@@ -102,7 +102,7 @@ async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
 async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease() {
     let parts = PolicyParts {
         outage: Outage::Local { share: 0.1 },
-        ..parts("10 concurrent lease=3s")
+        ..PolicyParts::of("10 concurrent lease=3s")
     };
     let (store, handle) = served(parts.plan().unwrap());
     drop(Acquire::new(handle.clone(), key()).await.unwrap());

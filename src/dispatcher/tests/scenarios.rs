@@ -289,7 +289,7 @@ proptest! {
         scenario.parts.reserves = reserves;
         scenario.parts.lost = if aborts { Lost::Abort } else { Lost::Continue };
         let changed = format!("{} + 1000/s + 5000/m", quotas.replace("=5s", "=9s"));
-        scenario.change = changes.map(|at| (at, parts(&changed)));
+        scenario.change = changes.map(|at| (at, PolicyParts::of(&changed)));
         let out = scenario.run();
         for (nth, process) in scenario.processes.iter().enumerate() {
             let departs = |wish| wish == Wish::Departs;

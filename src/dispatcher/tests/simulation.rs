@@ -188,7 +188,7 @@ impl Process {
 impl Scenario {
     pub(super) fn new(quotas: &str, processes: Vec<Process>) -> Self {
         Self {
-            parts: parts(quotas),
+            parts: PolicyParts::of(quotas),
             processes,
             ..Self::default()
         }

@@ -16,12 +16,7 @@ mod differential;
 mod store;
 
 fn policy(quotas: &str) -> Policy {
-    let quotas = quotas.split(" + ").map(|quota| quota.parse().unwrap());
-    let parts = PolicyParts {
-        quotas: quotas.collect(),
-        ..PolicyParts::default()
-    };
-    parts.build().unwrap()
+    PolicyParts::of(quotas).build().unwrap()
 }
 
 /// The parts of a call.
