@@ -47,6 +47,11 @@ impl Cost {
         }
     }
 
+    /// Returns true if it names no unit.
+    pub(crate) fn is_default(&self) -> bool {
+        self.requests.is_none() && self.others.is_none()
+    }
+
     /// The named units and their costs.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let requests = self.requests.map(|cost| (REQUESTS, cost));

@@ -30,6 +30,8 @@ pub struct Policy {
     label: Arc<str>,
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
+    /// The cost of a request that names none, or the reason why it can never depart.
+    default_costs: Result<Costs, String>,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
     /// Policies of the same number have the same counters.
@@ -146,6 +148,13 @@ impl Policy {
     /// In a unit that the request does not name, it costs `otherwise`, if that is set and the quotas have no default cost.
     #[inline]
     pub(crate) fn costs_of(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
+        match cost.is_default() && otherwise.is_none() {
+            true => self.default_costs.clone(),
+            false => self.resolve(cost, otherwise),
+        }
+    }
+
+    fn resolve(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
         if self.is_exempt() {
             return Ok(Costs::from(1));
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
-use crate::algorithm::{Counter, number_units};
+use crate::algorithm::{Costs, Counter, number_units};
+use crate::cost::Cost;
 use crate::error::BuildError;
 use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
 
@@ -179,7 +180,7 @@ impl PolicyParts {
                 default_cost: own.or(is_request.then_some(1)),
             }
         });
-        Ok(Policy {
+        let mut policy = Policy {
             label: match &self.name {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
@@ -192,10 +193,13 @@ impl PolicyParts {
             units: units.collect(),
             unit_names,
             counters,
+            default_costs: Ok(Costs::default()),
             number: next_number(),
             header: OnceLock::new(),
             parts: self,
-        })
+        };
+        policy.default_costs = policy.resolve(&Cost::default(), None);
+        Ok(policy)
     }
 }
 
