@@ -79,6 +79,14 @@ pub(crate) trait Algorithm {
     /// How many requests of this cost may depart together at `at`, which is a time that `earliest` has named.
     fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64;
 
+    /// How many units may depart now.
+    fn remaining(&self, terms: &Terms) -> u64 {
+        match self.earliest(terms.now, 0, 1, terms) == terms.now {
+            true => self.fits(terms.now, 1, terms),
+            false => 0,
+        }
+    }
+
     /// Records a departure at `at`, which may happen until `recorded`.
     fn take(&mut self, at: u64, recorded: u64, units: u32);
 
@@ -149,6 +157,7 @@ macro_rules! counted {
 
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Counter {
     Window(Window),
     Gcra(Gcra),
@@ -192,6 +201,12 @@ impl Counter {
     /// The number of its unit among those of the policy.
     pub(crate) fn nth(&self) -> usize {
         self.unit().number.into()
+    }
+
+    /// The number of its unit, how many units may depart now, and when all are available again.
+    #[inline(always)]
+    fn left(&self, terms: &Terms) -> (usize, u64, u64) {
+        counted!(self, it => (it.unit.number.into(), it.remaining(terms), it.resets()))
     }
 
     /// The time over which departures count.
@@ -819,11 +834,12 @@ impl State {
         if let Some(recorded) = recorded {
             self.record(now, recorded, cost);
         }
+        let (remaining, reset) = self.left(&terms);
         Some(Attempt {
             recorded,
             earliest,
-            remaining: self.remaining(&terms),
-            reset: self.resets(),
+            remaining,
+            reset,
         })
     }
 
@@ -1168,9 +1184,10 @@ impl State {
             }
         });
         let expected = expected.collect();
+        let (remaining, reset) = self.left(terms);
         Taken {
-            remaining: self.remaining(terms),
-            reset: self.resets(),
+            remaining,
+            reset,
             expected,
             paused_until: self.paused_until(),
             quarantined_until: self.quarantined_until(),
@@ -1179,38 +1196,28 @@ impl State {
         }
     }
 
-    /// How much of each unit may depart now.
+    /// How much of each unit may depart now, and when all units are available again.
     #[inline(always)]
-    fn remaining(&self, terms: &Terms) -> Costs {
-        let now = terms.now;
-        let mut remaining = Costs::default();
-        if now < self.held_until() {
-            return remaining;
-        }
+    fn left(&self, terms: &Terms) -> (Costs, u64) {
+        let (mut remaining, mut reset) = ([None::<u32>; MOST_UNITS], 0);
         for counter in &self.counters {
-            remaining.0[counter.nth()] = u32::MAX;
+            let (nth, units, resets) = counter.left(terms);
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            remaining[nth] = Some(remaining[nth].map_or(units, |least| least.min(units)));
+            reset = reset.max(resets);
         }
-        for counter in &self.counters {
-            let left = &mut remaining.0[counter.nth()];
-            *left = match counter.earliest(now, 0, 1, terms) == now {
-                true => (*left).min(u32::try_from(counter.fits(now, 1, terms)).unwrap_or(u32::MAX)),
-                false => 0,
-            };
+        let mut remaining = Costs(remaining.map(Option::unwrap_or_default));
+        if terms.now < self.held_until() {
+            remaining = Costs::default();
         }
         if let Some(hold) = &self.hold {
             for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&hold.allowed) {
-                if now < until {
+                if terms.now < until {
                     *left = (*left).min(allowed);
                 }
             }
         }
-        remaining
-    }
-
-    /// When all units are available again.
-    fn resets(&self) -> u64 {
-        let resets = self.counters.iter().map(|counter| counter.resets());
-        resets.max().unwrap_or(0)
+        (remaining, reset)
     }
 
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
