@@ -276,6 +276,16 @@ impl Queue {
         }
     }
 
+    /// The first place from this one on that no request has.
+    pub(crate) fn first_free(&self, from: u64) -> u64 {
+        let is_taken = |place: &u64| {
+            let has_turn = self.departing.requests.contains_key(place);
+            let waits = self.waiting.contains_key(place) || self.tries.contains_key(place);
+            has_turn || waits || self.failed.contains_key(place)
+        };
+        (from..).find(|place| !is_taken(place)).unwrap_or(from)
+    }
+
     /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
     /// expressed in the new units. A request that names no cost in one of them fails.
     pub(crate) fn count_by(&mut self, policy: &Policy, counters: CounterSet, woken: &mut Woken) {

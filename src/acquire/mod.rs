@@ -75,7 +75,8 @@ impl Acquire {
 
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
-        self.stage = Stage::Start(Some(expired.granted.place));
+        let place = expired.handle.former_place(expired.granted.place);
+        self.stage = Stage::Start(Some(place));
         self.target = Some(Target {
             handle: expired.handle.clone(),
             key: expired.key.clone(),
@@ -323,7 +324,7 @@ impl Future for TryAcquire {
 
 impl Acquire {
     /// Most requests depart at once: what these need is inlined, so that the permit is not moved from call to call.
-    #[inline]
+    #[inline(always)]
     fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         let Stage::Start(place) = self.stage else {
             return self.poll_waiting(cx);

@@ -55,7 +55,7 @@ pub(crate) struct Handle {
     /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
     levels: AtomicUsize,
-    /// The place of the latest request in its queue.
+    /// The last place that was given to a request that waits; changed while the queues are locked.
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
     seen: Seen,
@@ -108,10 +108,11 @@ pub(crate) struct Granted {
 /// The place of a request in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position {
-    /// Requests of the same lane with lower numbers are ahead of it; 0 if it is new.
+    /// Requests of the same lane with lower numbers are ahead of it; 0 if it was in no queue. It is the time of the
+    /// arrival, in nanoseconds, or a little more.
     number: u64,
-    /// The lane of its cost and priority, and its share.
-    lane: u64,
+    /// The level of its priority, and its share.
+    level: u64,
     flow: u64,
     pub(crate) arrival: Instant,
 }
@@ -129,10 +130,15 @@ impl Position {
     pub(crate) fn new(arrival: Instant) -> Self {
         Self {
             number: 0,
-            lane: 0,
+            level: 0,
             flow: Flow::default().id,
             arrival,
         }
+    }
+
+    /// Sets the level and the share.
+    fn rank(&mut self, rank: &Rank) {
+        (self.level, self.flow) = (rank.priority.level(), rank.flow().id);
     }
 }
 
@@ -245,7 +251,7 @@ impl Handle {
         if self.queues() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
-        self.locate(&mut place, cost, rank);
+        place.rank(rank);
         let guard = self.guard.current();
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
@@ -314,8 +320,8 @@ impl Handle {
                     return Err(Refusal::Full(waiting));
                 }
             }
-            self.locate(&mut place, cost, rank);
-            let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
+            place.rank(rank);
+            let queue = self.queue_of(&mut queues, key, cost, place);
             let reserves = current.policy.reserves();
             let overtaken = match current.policy.lease() {
                 // A place belongs to the queue to which the store has given it.
@@ -335,6 +341,11 @@ impl Handle {
             }
             current.count(&mut locked, &mut woken);
             (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
+            if place.number == 0 {
+                place.number = self.next_place(place.arrival);
+            }
+            // Another request may have arrived at the same time.
+            place.number = locked.first_free(place.number);
             locked.join(mode, place.number, cost, place.arrival, bound);
             let level = rank.priority.level();
             let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
@@ -362,25 +373,33 @@ impl Handle {
         })
     }
 
-    /// Gives a request a place in its queue, behind all others if it is new.
-    fn locate(&self, place: &mut Position, cost: Costs, rank: &Rank) {
+    /// The place of a request that had a permit, and waits once more.
+    pub(crate) fn former_place(&self, mut place: Position) -> Position {
         if place.number == 0 {
-            place.number = self.last_place.fetch_add(1, Ordering::Relaxed) + 1;
+            place.number = self.dispatcher.nanos(place.arrival);
         }
-        (place.lane, place.flow) = (cost.lane(rank.priority.level()), rank.flow().id);
+        place
     }
 
-    /// The queue of requests of this lane and share.
+    /// A place behind all that were given before.
+    fn next_place(&self, arrival: Instant) -> u64 {
+        let last = self.last_place.load(Ordering::Relaxed);
+        let next = self.dispatcher.nanos(arrival).max(last + 1);
+        self.last_place.store(next, Ordering::Relaxed);
+        next
+    }
+
+    /// The queue of requests like this one.
     fn queue_of(
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
-        lane: u64,
-        flow: u64,
+        cost: Costs,
+        Position { level, flow, .. }: Position,
     ) -> Arc<KeyQueue> {
         let lanes = queues.entry_ref(key).or_default();
         let number = share_number(lanes, flow);
-        let lane = lane | number << LEVEL_BITS.end;
+        let lane = cost.lane(level) | number << LEVEL_BITS.end;
         if let Some(queue) = lanes.iter().find(|queue| queue.lane == lane) {
             return queue.clone();
         }
@@ -417,18 +436,19 @@ impl Handle {
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
+        cost: Costs,
         place: Position,
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
-        let mine = level(place.lane);
+        let mine = place.level;
         let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
         let lanes = queues.get(key).into_iter().flatten();
-        let alike = lanes.filter(|it| units(it.lane) == units(place.lane) && it.flow == place.flow);
+        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == place.flow);
         let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
         let waiting = alike.filter(|it| it.lock().len() > 0);
         match waiting.min_by_key(|it| level(it.lane)) {
             Some(queue) => queue.clone(),
-            None => self.queue_of(queues, key, place.lane, place.flow),
+            None => self.queue_of(queues, key, cost, place),
         }
     }
 
@@ -492,7 +512,7 @@ impl Handle {
         let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_like(&mut queues, key, place);
+            let queue = self.queue_like(&mut queues, key, turn.units, place);
             queue
                 .lock()
                 .pass_on(Mode::Wait, turn, Instant::now(), &mut woken);
@@ -522,7 +542,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_of(&mut queues, key, place.lane, place.flow);
+            let queue = self.queue_of(&mut queues, key, turn.units, place);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
@@ -804,7 +824,7 @@ impl KeyQueue {
     fn place(&self, number: u64, arrival: Instant) -> Position {
         Position {
             number,
-            lane: self.lane % (1 << LEVEL_BITS.end),
+            level: level(self.lane),
             flow: self.flow,
             arrival,
         }
