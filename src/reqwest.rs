@@ -273,7 +273,7 @@ impl Middleware for ThrottleMiddleware {
         let place = permit.take_place();
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
         if is_of_host
-            && let Some(applying) = feedback::apply(permit, &self.feedback.read(&response))
+            && let Some(applying) = feedback::apply(&permit, &self.feedback.read(&response))
         {
             let _ = applying.await;
         }

@@ -30,12 +30,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
-pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
+pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     if advice.is_none() {
         return None;
     }
     let remaining = permit.granted.remaining;
-    let (handle, key, turn) = (permit.handle, permit.key, permit.granted.turn);
+    let (handle, key, turn) = (&permit.handle, &permit.key, &permit.granted.turn);
     let policy = handle.policy();
     let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let begun = Instant::now();
@@ -57,15 +57,15 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let left = handle.least_remaining(&key, unit).min(remaining.0[unit]);
+                let left = handle.least_remaining(key, unit).min(remaining.0[unit]);
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
-                others_use_them && handle.announces(&key, Some(unit), begun - SELDOM)
+                others_use_them && handle.announces(key, Some(unit), begun - SELDOM)
             }
-            0 => handle.announces(&key, Some(unit), turn.from),
+            0 => handle.announces(key, Some(unit), turn.from),
             _ => {
                 is_less(unit, units, time, &policy, remaining.0[unit])
                     && (units <= policy.largest_costs().0[unit] / 16
-                        || handle.announces(&key, Some(unit), begun - SELDOM))
+                        || handle.announces(key, Some(unit), begun - SELDOM))
             }
         };
         if is_news {
@@ -78,13 +78,14 @@ pub(crate) fn apply(permit: Permit, advice: &Advice) -> Option<Applying> {
             });
         }
     }
-    if !wait.is_zero() && handle.announces(&key, None, turn.from) {
+    if !wait.is_zero() && handle.announces(key, None, turn.from) {
         let span = micros(wait);
         commands.insert(0, Command::Pause { span, evidence });
     }
     if commands.is_empty() {
         return None;
     }
+    let (handle, key) = (handle.clone(), key.clone());
     let sending = tokio::spawn(async move {
         for command in commands {
             insist(&handle, &key, command, begun).await;

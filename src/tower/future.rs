@@ -29,10 +29,15 @@ pub trait Direction<S: Service<Q>, Q> {
         &self,
         error: Error,
         waiting: &mut Waiting<S, Q>,
+        departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, Self::Error>>;
 
     /// Adds to the response how its request departed, and reads what it says of limits.
-    fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying>;
+    fn complete(
+        &self,
+        departed: &mut Option<Departed>,
+        response: &mut S::Response,
+    ) -> Option<Applying>;
 
     /// The response of the throttled service, which holds the place of the request.
     fn hold(&self, response: S::Response, place: Option<Place>) -> Self::Response;
@@ -62,7 +67,18 @@ pin_project! {
     {
         #[pin]
         stage: Stage<S, Q, S::Future, S::Response>,
+        // It stays in its place, as moving it takes longer than its use.
+        departed: Option<Departed>,
         layer: Arc<L>,
+    }
+
+    impl<S: Service<Q>, Q, L> PinnedDrop for ResponseFuture<S, Q, L> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if let Stage::Waiting { .. } = &*this.stage {
+                give_back(this.departed);
+            }
+        }
     }
 }
 
@@ -75,7 +91,6 @@ pin_project! {
         Calling {
             #[pin]
             response: F,
-            departed: Option<Departed>,
         },
         // The store gets the limits in the response before the caller gets it, as the next attempt may follow at once.
         Applying {
@@ -96,7 +111,11 @@ where
         let admitted = layer.admit(&request);
         let waiting = Waiting::new(service, is_shared, request, admitted);
         let stage = Stage::Waiting { waiting };
-        Self { stage, layer }
+        Self {
+            stage,
+            departed: None,
+            layer,
+        }
     }
 }
 
@@ -109,23 +128,25 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (mut stage, layer) = (this.stage, this.layer);
+        let (mut stage, departed, layer) = (this.stage, this.departed, this.layer);
         let result = loop {
             match stage.as_mut().project() {
-                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                StageProjection::Waiting { waiting } => match ready!(waiting.poll(departed, cx)) {
                     Ok(()) => {
-                        let departed = waiting.departed.take();
                         let response = waiting.call();
-                        stage.set(Stage::Calling { response, departed });
+                        stage.set(Stage::Calling { response });
                     }
-                    Err(Stopped::Failed(error)) => break Err(layer.fail(None, error)),
+                    Err(Stopped::Failed(error)) => {
+                        give_back(departed);
+                        break Err(layer.fail(None, error));
+                    }
                     Err(Stopped::Refused(error)) => {
-                        if let Some(answer) = layer.refuse(error, waiting) {
+                        if let Some(answer) = layer.refuse(error, waiting, departed) {
                             break answer;
                         }
                     }
                 },
-                StageProjection::Calling { response, departed } => {
+                StageProjection::Calling { response } => {
                     let mut response = match response.poll(cx) {
                         Poll::Ready(Ok(response)) => response,
                         Poll::Ready(Err(error)) => break Err(layer.fail(departed.take(), error)),
@@ -137,10 +158,9 @@ where
                             break layer.abort(departed.take(), lost);
                         }
                     };
-                    let mut departed = departed.take();
                     let permit = departed.as_mut().and_then(|it| it.as_mut().ok());
                     let place = permit.and_then(Permit::take_place);
-                    match departed.and_then(|departed| layer.complete(departed, &mut response)) {
+                    match layer.complete(departed, &mut response) {
                         Some(applying) => stage.set(Stage::Applying {
                             applying,
                             response: Some(response),
@@ -163,6 +183,13 @@ where
         };
         stage.set(Stage::Done);
         Poll::Ready(result)
+    }
+}
+
+/// The request does not depart.
+fn give_back(departed: &mut Option<Departed>) {
+    if let Some(Ok(permit)) = departed.take() {
+        permit.forfeit();
     }
 }
 

@@ -337,7 +337,12 @@ where
             .admit(&self.key, request, RequestOptions::default())
     }
 
-    fn refuse(&self, error: Error, _: &mut Waiting<S, Q>) -> Option<Result<R::Response, BoxError>> {
+    fn refuse(
+        &self,
+        error: Error,
+        _: &mut Waiting<S, Q>,
+        _: &mut Option<Departed>,
+    ) -> Option<Result<R::Response, BoxError>> {
         Some(Err(error.into()))
     }
 
@@ -349,16 +354,20 @@ where
         Err(error.into())
     }
 
-    fn complete(&self, departed: Departed, response: &mut S::Response) -> Option<Applying> {
-        let permit = departed.ok()?;
+    fn complete(
+        &self,
+        departed: &mut Option<Departed>,
+        response: &mut S::Response,
+    ) -> Option<Applying> {
+        let permit = departed.as_ref()?.as_ref().ok()?;
         let Outbound {
             report, feedback, ..
         } = &self.direction;
         let advice = feedback.read(response);
-        if let Some(charge) = feedback::settle(&permit, feedback.cost(response)) {
+        if let Some(charge) = feedback::settle(permit, feedback.cost(response)) {
             report.charge(charge, response);
         }
-        report.report(Departure::from(&permit), response);
+        report.report(Departure::from(permit), response);
         feedback::apply(permit, &advice)
     }
 

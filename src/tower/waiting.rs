@@ -34,8 +34,6 @@ pub struct Waiting<S, Q> {
     pub(super) acquire: Option<Acquire>,
     /// The reason why the request is refused without asking for a permit.
     refused: Option<Error>,
-    /// A permit gives itself back unless the request departs.
-    pub(super) departed: Option<Departed>,
     expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     expired: bool,
@@ -58,7 +56,6 @@ impl<S, Q> Waiting<S, Q> {
             request: Some(request),
             acquire,
             refused,
-            departed: None,
             expires: None,
             expired: false,
             let_go: false,
@@ -75,22 +72,26 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
 
     /// Waits until the request may depart and the service is ready to take it, both at once. Then it has
     /// to depart at once.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stopped<S::Error>>> {
+    pub(super) fn poll(
+        &mut self,
+        departed: &mut Option<Departed>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Stopped<S::Error>>> {
         if !self.expired {
-            ready!(self.poll_permit(cx))?;
+            ready!(self.poll_permit(departed, cx))?;
         }
         let Poll::Ready(is_ready) = self.service.poll_ready(cx) else {
-            self.let_permit_expire(cx);
+            self.let_permit_expire(departed, cx);
             return Poll::Pending;
         };
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
         while self.acquire.is_some() {
-            if self.permit().is_some_and(Permit::is_valid) {
+            if permit(departed).is_some_and(Permit::is_valid) {
                 return Poll::Ready(Ok(()));
             }
-            self.acquire_again();
-            if self.poll_permit(cx)?.is_pending() {
+            self.acquire_again(departed);
+            if self.poll_permit(departed, cx)?.is_pending() {
                 // The request releases the service while it waits. A service that always takes longer to get ready
                 // than a permit is valid would never be called, so the request releases it only once. A shared service
                 // stays ready by itself, and others need it.
@@ -105,28 +106,28 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
     }
 
     #[inline]
-    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stopped<S::Error>>> {
+    fn poll_permit(
+        &mut self,
+        departed: &mut Option<Departed>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Stopped<S::Error>>> {
         if let Some(error) = self.refused.take() {
             return Poll::Ready(Err(Stopped::Refused(error)));
         }
-        if self.departed.is_none()
+        if departed.is_none()
             && let Some(acquire) = &mut self.acquire
         {
             match ready!(Pin::new(acquire).poll(cx)) {
-                Ok(permit) => self.departed = Some(Ok(permit)),
+                Ok(permit) => *departed = Some(Ok(permit)),
                 Err(error) => return Poll::Ready(Err(Stopped::Refused(error))),
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn permit(&self) -> Option<&Permit> {
-        self.departed.as_ref()?.as_ref().ok()
-    }
-
     /// Gives the permit back once it has expired.
-    fn let_permit_expire(&mut self, cx: &mut Context<'_>) {
-        let Some(permit) = self.permit() else {
+    fn let_permit_expire(&mut self, departed: &mut Option<Departed>, cx: &mut Context<'_>) {
+        let Some(permit) = permit(departed) else {
             return;
         };
         let at = permit.granted.turn.until;
@@ -135,26 +136,21 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
             .get_or_insert_with(|| Box::pin(sleep_until(at)));
         if expires.as_mut().poll(cx).is_ready() {
             self.expired = true;
-            self.acquire_again();
+            self.acquire_again(departed);
         }
     }
 
     /// Gives back a permit that has expired, if there is one, and asks for another.
-    fn acquire_again(&mut self) {
+    fn acquire_again(&mut self, departed: &mut Option<Departed>) {
         self.expires = None;
         if let Some(acquire) = &mut self.acquire
-            && let Some(Ok(expired)) = self.departed.take()
+            && let Some(Ok(expired)) = departed.take()
         {
             acquire.again(expired);
         }
     }
 }
 
-impl<S, Q> Drop for Waiting<S, Q> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(Ok(permit)) = self.departed.take() {
-            permit.forfeit();
-        }
-    }
+fn permit(departed: &Option<Departed>) -> Option<&Permit> {
+    departed.as_ref()?.as_ref().ok()
 }

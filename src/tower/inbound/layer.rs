@@ -249,6 +249,7 @@ where
         &self,
         error: Error,
         waiting: &mut Waiting<S, Request<Q>>,
+        departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, S::Error>> {
         if let Some(acquire) = &mut waiting.acquire
             && acquire.again_without_waiting(&error)
@@ -279,7 +280,7 @@ where
             if let Some(request) = &mut waiting.request {
                 request.extensions_mut().insert(refused.clone());
             }
-            waiting.departed = Some(Err(Box::new(refused)));
+            *departed = Some(Err(Box::new(refused)));
             return None;
         }
         Some(Ok(self.direction.answer(refused)))
@@ -305,8 +306,12 @@ where
     }
 
     /// Gives the departure back if the response does not count.
-    fn complete(&self, departed: Departed, response: &mut Response<B>) -> Option<Applying> {
-        let permit = match departed {
+    fn complete(
+        &self,
+        departed: &mut Option<Departed>,
+        response: &mut Response<B>,
+    ) -> Option<Applying> {
+        let permit = match departed.take()? {
             Ok(permit) => permit,
             Err(refused) => {
                 self.direction.explain(*refused, response);
