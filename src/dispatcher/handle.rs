@@ -234,7 +234,7 @@ impl Handle {
 
     /// Departs at once if the embedded store allows it and no request of this key waits; `None` if that has to be
     /// asked by way of the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn depart_at_once(
         &self,
         current: &Current,
