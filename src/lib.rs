@@ -71,7 +71,7 @@
 //! | --- | --- | --- |
 //! | `tower` | [`ThrottleLayer`], [`Throttle`]; servers, too | yes |
 //! | `axum` | keys of axum servers: [`key::client_ip`] by the peer, [`key::matched_path`] | |
-//! | `reqwest` | [`ThrottleMiddleware`], keys of `reqwest::Request` | |
+//! | `reqwest` | [`ThrottleMiddleware`]: the layer as a middleware, keys of `reqwest::Request` | |
 //! | `redis` | [`store::RedisStore`] | |
 //! | `redis-1` | [`store::RedisStore`] from a client or connection of the crate `redis`, version 1 | |
 //! | `redis-cluster` | [`store::RedisStore::connect_cluster`] | |
@@ -94,14 +94,14 @@
 mod acquire;
 mod algorithm;
 mod backoff;
-#[cfg(any(feature = "tower", feature = "reqwest"))]
+#[cfg(feature = "tower")]
 mod body;
 mod charge;
 mod clock;
 mod cost;
 mod dispatcher;
 mod error;
-#[cfg(any(feature = "tower", feature = "reqwest"))]
+#[cfg(feature = "tower")]
 pub mod feedback;
 mod guard;
 pub mod guide;
@@ -115,8 +115,6 @@ mod policy;
 mod priority;
 mod queue;
 mod quota;
-#[cfg(feature = "reqwest")]
-mod reqwest;
 pub mod rules;
 mod snapshot;
 pub mod store;
@@ -129,10 +127,10 @@ pub mod test_util;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-#[cfg(any(feature = "tower", feature = "reqwest"))]
+#[cfg(feature = "tower")]
 pub use self::body::HeldBody;
 #[cfg(feature = "reqwest")]
-pub use self::reqwest::ThrottleMiddleware;
+pub use self::tower::middleware::ThrottleMiddleware;
 #[cfg(feature = "tower")]
 pub use self::tower::{Throttle, ThrottleLayer, inbound::FailureMode};
 pub use self::{

@@ -116,7 +116,7 @@ impl Telemetry {
     }
 
     /// The cost that a response states cannot be charged.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    #[cfg(feature = "tower")]
     pub(crate) fn unsettled(&self, key: &Key, error: &dyn std::error::Error) {
         let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
         event!(WARN, policy, key, error, "a cost was not corrected");
@@ -337,10 +337,10 @@ impl StoreTelemetry {
 }
 
 /// A response has a malformed header.
-#[cfg(any(feature = "tower", feature = "reqwest"))]
+#[cfg(feature = "tower")]
 pub(crate) fn malformed(header: &http::HeaderName) {
     event!(
-        WARN,
+        DEBUG,
         header = header.as_str(),
         "a response states a limit in a malformed header, which is ignored"
     );

@@ -1,7 +1,6 @@
 //! Clients of upstreams on this machine.
 
-use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
-use tower_throttle::ThrottleMiddleware;
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
 
 /// Whatever proxy the environment names.
 pub(crate) fn plain() -> reqwest::Client {
@@ -9,6 +8,6 @@ pub(crate) fn plain() -> reqwest::Client {
     client.expect("a client")
 }
 
-pub(crate) fn throttled(throttle: ThrottleMiddleware) -> ClientWithMiddleware {
+pub(crate) fn throttled(throttle: impl Middleware) -> ClientWithMiddleware {
     ClientBuilder::new(plain()).with(throttle).build()
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
+use reqwest_middleware::ClientWithMiddleware;
 use support::spend::{build, per_second};
 use support::upstream::{Answer, Upstream};
 use tokio::time::Instant;
@@ -157,10 +158,10 @@ async fn responses_of_any_type_can_pause() {
 
 #[tokio::test]
 async fn feedback_of_a_client_can_be_switched_off_or_replaced() {
-    type Make = fn(Limiter) -> ThrottleMiddleware;
+    type Make = fn(Limiter) -> ClientWithMiddleware;
     let cases: [(Make, u64); 3] = [
         (
-            |limiter| ThrottleMiddleware::new(limiter).without_feedback(),
+            |limiter| throttled(ThrottleMiddleware::new(limiter).without_feedback()),
             0,
         ),
         (
@@ -169,14 +170,14 @@ async fn feedback_of_a_client_can_be_switched_off_or_replaced() {
                     429 => Advice::pause(SECOND * 30),
                     _ => Advice::none(),
                 };
-                ThrottleMiddleware::new(limiter).feedback(pause)
+                throttled(ThrottleMiddleware::new(limiter).feedback(pause))
             },
             30,
         ),
         (
             |limiter| {
                 let headers = Headers::new().longest_pause(SECOND * 40);
-                ThrottleMiddleware::new(limiter).feedback(headers)
+                throttled(ThrottleMiddleware::new(limiter).feedback(headers))
             },
             40,
         ),
@@ -185,7 +186,7 @@ async fn feedback_of_a_client_can_be_switched_off_or_replaced() {
         let busy = |_| Answer::new(429).header("Retry-After", 60);
         let provider = Upstream::answering(busy).await;
         let limiter = build(per_second(100));
-        let request = throttled(make(limiter.clone())).get(provider.uri());
+        let request = make(limiter.clone()).get(provider.uri());
         request.send().await.expect("an answer");
         let snapshot = limiter
             .peek(provider.uri().replace("http://", ""))

@@ -56,12 +56,14 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
     assert_eq!(refusal(&full, &upstream).await.kind(), ErrorKind::QueueFull);
 
     let middleware = || ThrottleMiddleware::new(build(per_hour(10)));
-    for (middleware, kind) in [
-        (middleware().cost(|_| 0), ErrorKind::InvalidCost),
-        (middleware().cost(|_| 11), ErrorKind::InvalidCost),
-        (middleware().key(key::header("x-tenant")), ErrorKind::NoKey),
+    let costing = |cost| throttled(middleware().cost(move |_: &reqwest::Request| cost));
+    let tenants = throttled(middleware().key(key::header("x-tenant")));
+    for (client, kind) in [
+        (costing(0), ErrorKind::InvalidCost),
+        (costing(11), ErrorKind::InvalidCost),
+        (tenants, ErrorKind::NoKey),
     ] {
-        let error = refusal(&throttled(middleware), &upstream).await;
+        let error = refusal(&client, &upstream).await;
         assert_eq!(error.kind(), kind, "{error}");
     }
     assert_eq!(upstream.arrivals().len(), 2);

@@ -691,7 +691,7 @@ impl Handle {
     }
 
     /// How much of a unit was left at the last answers for this key.
-    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    #[cfg(feature = "tower")]
     pub(crate) fn least_remaining(&self, key: &Key, unit: usize) -> u32 {
         let lanes = self.lanes(key);
         let left = lanes.iter().map(|queue| queue.lock().remaining(unit));

@@ -3,9 +3,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cost::Cost;
 use crate::quota::REQUESTS;
 
-/// The advice of a response: a pause, allowances, both or nothing.
+/// The advice of a response: a pause, allowances, the actual cost of its request, or nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,6 +25,7 @@ pub struct Advice {
     wait: Option<Duration>,
     /// By their units.
     allowances: BTreeMap<Cow<'static, str>, (u32, Duration)>,
+    cost: Option<Cost>,
 }
 
 impl Advice {
@@ -32,8 +34,17 @@ impl Advice {
         Self::default()
     }
 
-    pub(crate) fn is_none(&self) -> bool {
-        self.wait.is_none() && self.allowances.is_empty()
+    /// The request has actually cost this much: what was charged in the units that it names is
+    /// [corrected](crate::Charge::settle_to).
+    pub fn settle(cost: impl Into<Cost>) -> Self {
+        Self {
+            cost: Some(cost.into()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn has_limits(&self) -> bool {
+        self.wait.is_some() || !self.allowances.is_empty()
     }
 
     /// Nothing may depart for so long.
@@ -75,14 +86,14 @@ impl Advice {
             return Self::pause(within);
         }
         Self {
-            wait: None,
             allowances: BTreeMap::from([(unit, (count, within))]),
+            ..Self::default()
         }
     }
 
     /// What is stricter of the two: the longer pause, and of each unit the less that remains.
     ///
-    /// Where as much remains by both, it is for the longer of the two times.
+    /// Where as much remains by both, it is for the longer of the two times. If both have a cost, the other one's counts.
     ///
     /// ```
     /// use std::time::Duration;
@@ -99,6 +110,7 @@ impl Advice {
             let allowance = self.allowances.entry(unit).or_insert(other);
             *allowance = std::cmp::min_by_key(*allowance, other, strictness);
         }
+        self.cost = other.cost.or(self.cost);
         self
     }
 
@@ -111,6 +123,11 @@ impl Advice {
     /// `requests`.
     pub fn allowance_of(&self, unit: &str) -> Option<(u32, Duration)> {
         self.allowances.get(unit).copied()
+    }
+
+    /// The actual cost of the request, if the response states it.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.cost.as_ref()
     }
 
     /// All allowances: the unit, how much of it, and within which time.

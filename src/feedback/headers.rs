@@ -1,16 +1,13 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::limits;
 use super::lines::Lines;
 use super::number::seconds;
-use super::{Advice, Feedback, ResponseHead};
+use super::{Advice, Feedback};
 use crate::quota::REQUESTS;
-use crate::telemetry;
 
 /// Reads the headers in which HTTP APIs state their limits.
 ///
@@ -60,8 +57,8 @@ use crate::telemetry;
 /// [quota](crate::Quota::unit).
 ///
 /// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
-/// milliseconds, depending on its size, a duration such as `6m0s` or `120ms`, or a date of HTTP or RFC 3339. Numbers may
-/// have a fraction. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
+/// milliseconds, depending on its size, a duration such as `6m0s` or `120ms`, or a date of HTTP or of RFC 3339 in UTC. Numbers
+/// may have a fraction. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
 ///
 /// - Where no requests remain, it is a pause until the reset, on any status; of several, until the latest.
 /// - Where nothing remains of another unit, the requests that cost something in it are held back until the reset. If no
@@ -89,7 +86,7 @@ use crate::telemetry;
 ///
 /// # Values that cannot be trusted
 ///
-/// Whatever is malformed is ignored, with one event per reader, and so is a `RateLimit` that is malformed in any part, as the draft
+/// Whatever is malformed is ignored, with an event, and so is a `RateLimit` that is malformed in any part, as the draft
 /// demands. A number with too many digits is the largest. If one of the other headers has several values, in
 /// one line or in many, the longest wait and the smallest remainder count.
 ///
@@ -107,7 +104,6 @@ use crate::telemetry;
 pub struct Headers {
     longest_pause: Duration,
     unstated_pause: Duration,
-    has_warned: Arc<AtomicBool>,
 }
 
 impl Headers {
@@ -116,7 +112,6 @@ impl Headers {
         Self {
             longest_pause: Duration::from_secs(3600),
             unstated_pause: Duration::from_secs(1),
-            has_warned: Arc::default(),
         }
     }
 
@@ -152,18 +147,13 @@ impl Headers {
         self
     }
 
-    fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
-        let lines = Lines::new(headers, local);
-        let advice = self.advice(status, &lines);
-        if let Some(name) = lines.malformed()
-            && !self.has_warned.swap(true, Ordering::Relaxed)
-        {
-            telemetry::malformed(&name);
-        }
-        advice
+    /// Reads the head of a response of any type, as a closure for [another one](Feedback#closures) does.
+    pub fn read_head(&self, status: StatusCode, headers: &HeaderMap) -> Advice {
+        self.read_at(status, headers, SystemTime::now())
     }
 
-    fn advice(&self, status: StatusCode, lines: &Lines<'_>) -> Advice {
+    fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
+        let lines = &Lines::new(headers, local);
         let is_stored = !lines.age().is_zero();
         let mut limits = match is_stored {
             true => vec![],
@@ -210,9 +200,16 @@ impl Default for Headers {
     }
 }
 
-impl<R: ResponseHead> Feedback<R> for Headers {
-    fn read(&self, response: &R) -> Advice {
-        self.read_at(response.status(), response.headers(), SystemTime::now())
+impl<B> Feedback<Response<B>> for Headers {
+    fn read(&self, response: &Response<B>) -> Advice {
+        self.read_head(response.status(), response.headers())
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Feedback<reqwest::Response> for Headers {
+    fn read(&self, response: &reqwest::Response) -> Advice {
+        self.read_head(response.status(), response.headers())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The headers of a response, which may be malformed, and the time at its origin: [`Lines`].
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{AGE, DATE};
 use http::{HeaderMap, HeaderName};
 
-use super::number::{duration, seconds};
+use super::number::seconds;
+use crate::telemetry;
 
 /// From here on a number is a time of the Unix clock, in seconds. As a time it is one of the year 2001;
 /// as a delay it would be one of 31 years.
@@ -18,7 +19,7 @@ const UNIX_MILLIS: u64 = 100_000_000_000;
 /// So many lines of a header, and values of a line, are read. An upstream cannot make a client busy with more.
 pub(super) const MOST_VALUES: usize = 64;
 
-/// The header lines of a response. It remembers one header that is malformed.
+/// The header lines of a response.
 ///
 /// Moments that a response names are moments of its origin's clock. To measure from its own `Date` needs no agreement
 /// between the two hosts' clocks. As a `Date` has no fraction, the time until then comes out longer by up to a second,
@@ -26,7 +27,6 @@ pub(super) const MOST_VALUES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     pub(super) headers: &'a HeaderMap,
-    malformed: RefCell<Option<HeaderName>>,
     local: SystemTime,
     /// The time at the origin, once it is needed: a response may name many moments.
     now: OnceCell<Duration>,
@@ -36,7 +36,6 @@ impl<'a> Lines<'a> {
     pub(super) fn new(headers: &'a HeaderMap, local: SystemTime) -> Self {
         Self {
             headers,
-            malformed: RefCell::default(),
             local,
             now: OnceCell::new(),
         }
@@ -55,20 +54,11 @@ impl<'a> Lines<'a> {
         let lines = lines.filter_map(|line| {
             let values = line.to_str().ok().and_then(values);
             if values.is_none() {
-                self.is_malformed(name);
+                telemetry::malformed(name);
             }
             values
         });
         lines.flatten().collect()
-    }
-
-    pub(super) fn is_malformed(&self, name: &HeaderName) {
-        self.malformed.replace(Some(name.clone()));
-    }
-
-    /// A header that was read and is malformed, if there is one.
-    pub(super) fn malformed(self) -> Option<HeaderName> {
-        self.malformed.into_inner()
     }
 
     /// The time until an HTTP date of any of the three formats.
@@ -76,13 +66,18 @@ impl<'a> Lines<'a> {
         Some(date(text)?.saturating_sub(self.now()))
     }
 
+    /// The time until a date such as `2023-11-14T22:13:50.5Z`.
+    fn until_utc(&self, text: &str) -> Option<Duration> {
+        let date = humantime::parse_rfc3339(text).ok()?;
+        Some(since_epoch(date).saturating_sub(self.now()))
+    }
+
     /// The time until a reset: seconds from now, seconds or milliseconds of the Unix clock, a duration with units, or a
-    /// date of HTTP or of RFC 3339.
+    /// date of HTTP or of RFC 3339 in UTC.
     pub(super) fn until_reset(&self, text: &str) -> Option<Duration> {
         let Some(number) = seconds(text) else {
-            let until = |date: Duration| date.saturating_sub(self.now());
-            let dated = || self.until_date(text).or_else(|| rfc3339(text).map(until));
-            return duration(text).or_else(dated);
+            let dated = || self.until_date(text).or_else(|| self.until_utc(text));
+            return humantime::parse_duration(text).ok().or_else(dated);
         };
         let unix = match number.as_secs() {
             ..UNIX_SECONDS => return Some(number),
@@ -119,30 +114,6 @@ impl<'a> Lines<'a> {
 
 fn date(text: &str) -> Option<Duration> {
     httpdate::parse_http_date(text).ok().map(since_epoch)
-}
-
-/// The time since the Unix epoch of a date such as `2023-11-14T22:13:50.5Z`, by [RFC 3339].
-///
-/// [RFC 3339]: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
-fn rfc3339(text: &str) -> Option<Duration> {
-    let text = text.to_ascii_uppercase();
-    let time = text.find('T')?;
-    let (local, zone) = text.split_at(time + text[time..].find(['Z', '+', '-'])?);
-    // A leap second is read as the second before it.
-    let leap = Duration::from_secs(local.contains(":60").into());
-    let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
-    let local = since_epoch(local) + leap;
-    let (sign, offset) = zone.split_at(1);
-    if sign == "Z" {
-        return offset.is_empty().then_some(local);
-    }
-    let (hours, minutes) = offset.split_once(':')?;
-    let below = |text, most| seconds(text).filter(|it| it.as_secs() < most);
-    let offset = below(hours, 24)? * 3_600 + below(minutes, 60)? * 60;
-    match sign {
-        "-" => local.checked_add(offset),
-        _ => local.checked_sub(offset),
-    }
 }
 
 fn since_epoch(time: SystemTime) -> Duration {

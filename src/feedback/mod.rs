@@ -29,14 +29,13 @@ use crate::quota::{CONCURRENT, REQUESTS};
 
 mod advice;
 mod apply;
-mod head;
 mod headers;
 mod limits;
 mod lines;
 mod number;
 
 pub(crate) use self::apply::{Applying, apply};
-pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
+pub use self::{advice::Advice, headers::Headers};
 
 /// Reads from a response what the upstream says of its limits.
 ///
@@ -69,11 +68,6 @@ pub use self::{advice::Advice, head::ResponseHead, headers::Headers};
 pub trait Feedback<R> {
     /// What this response advises.
     fn read(&self, response: &R) -> Advice;
-
-    /// The actual cost of the request, if the response states it. Default: `None`, for what was charged.
-    fn cost(&self, _: &R) -> Option<Cost> {
-        None
-    }
 }
 
 impl<R, F: Fn(&R) -> Advice> Feedback<R> for F {
@@ -86,37 +80,24 @@ impl<R, F: Feedback<R> + ?Sized> Feedback<R> for Arc<F> {
     fn read(&self, response: &R) -> Advice {
         (**self).read(response)
     }
-
-    fn cost(&self, response: &R) -> Option<Cost> {
-        (**self).cost(response)
-    }
 }
 
-/// A reader with a function for the actual cost; made by [`ThrottleLayer::settle`](crate::ThrottleLayer::settle).
-#[derive(Debug, Clone)]
-pub struct Settled<F, C> {
-    feedback: F,
-    cost: C,
-}
-
-impl<F, C> Settled<F, C> {
-    pub(crate) fn new(feedback: F, cost: C) -> Self {
-        Self { feedback, cost }
-    }
-}
-
-impl<R, F: Feedback<R>, C: Fn(&R) -> Option<Cost>> Feedback<R> for Settled<F, C> {
-    fn read(&self, response: &R) -> Advice {
-        self.feedback.read(response)
-    }
-
-    fn cost(&self, response: &R) -> Option<Cost> {
-        (self.cost)(response)
+/// Reads the actual cost of the request, too.
+pub(crate) fn and_cost<R>(
+    feedback: impl Feedback<R> + Clone,
+    cost: impl Fn(&R) -> Option<Cost> + Clone,
+) -> impl Fn(&R) -> Advice + Clone {
+    move |response: &R| {
+        let advice = feedback.read(response);
+        match cost(response) {
+            Some(cost) => advice.and(Advice::settle(cost)),
+            None => advice,
+        }
     }
 }
 
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
-pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
+pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>) -> Option<Charge> {
     // The actual cost in these units may differ from its estimate.
     let is_estimate = |unit: &&str| ![REQUESTS, CONCURRENT].contains(unit);
     let has_units = permit.granted.turn.counters.units.iter().any(is_estimate);
@@ -125,7 +106,7 @@ pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
     }
     let charge = Charge::of(permit);
     // If it fails, the estimate counts.
-    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
+    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(actual)) {
         let current = permit.handle.load();
         current.telemetry.unsettled(charge.key(), &error);
     }

@@ -15,10 +15,10 @@ use super::service::{SharedLayer, Throttle};
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
 use crate::cost::{Cost, RequestOptions};
-use crate::feedback::{self, Applying, Feedback, Headers, NoFeedback, Settled};
+use crate::feedback::{self, Advice, Applying, Feedback, Headers, NoFeedback};
 use crate::key::{KeyExtractor, With};
 use crate::limiter::{ByRules, Limiter};
-use crate::permit::{Departure, Place};
+use crate::permit::{Departure, Permit, Place};
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
@@ -26,7 +26,8 @@ use crate::priority::{Priority, Share};
 /// Defaults: the [rules](crate::rules) of the limiter decide the policy and the key of a request. Without rules, the key is
 /// the request's [host](crate::key::host()). The response's extensions hold the [`Departure`](crate::Departure). The
 /// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429, nothing departs
-/// for that key, in any replica, until the upstream accepts requests again.
+/// for that key, in any replica, until the upstream accepts requests again. With the feature `reqwest`, the layer is a
+/// middleware of `reqwest-middleware`, too: `ThrottleMiddleware`.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -78,7 +79,7 @@ pub struct ThrottleLayer<K = ByRules, D = Outbound> {
 #[derive(Debug, Clone)]
 pub struct Outbound<R = InExtensions, F = Headers> {
     report: R,
-    feedback: F,
+    pub(super) feedback: F,
     refunds_unsent: bool,
 }
 
@@ -163,7 +164,7 @@ impl<K, D> ThrottleLayer<K, D> {
     /// Sets which requests of the same key it departs before, after the [`key`](ThrottleLayer::key). Default:
     /// [`Priority::Normal`].
     ///
-    /// With the default key, or inbound, a [`Priority`] in the request's extensions goes before it. Inbound, requests wait
+    /// With the default key, inbound, or as a middleware, a [`Priority`] in the request's extensions goes before it. Inbound, requests wait
     /// only with a [`max_wait`](ThrottleLayer::max_wait), so a priority has no effect without one. With it, those of lower levels are
     /// refused first.
     pub fn priority<Q>(
@@ -175,7 +176,7 @@ impl<K, D> ThrottleLayer<K, D> {
 
     /// Sets the [`Share`] of each request; `None` for none, the default.
     ///
-    /// With the default key, or inbound, a [`Share`] in the request's extensions goes before it. Inbound, requests wait only
+    /// With the default key, inbound, or as a middleware, a [`Share`] in the request's extensions goes before it. Inbound, requests wait only
     /// with a [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more
     /// than its part are refused first.
     pub fn share<Q>(
@@ -253,11 +254,14 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn settle<A, S>(self, settle: S) -> ThrottleLayer<K, Outbound<R, Settled<F, S>>>
+    pub fn settle<A>(
+        self,
+        settle: impl Fn(&A) -> Option<Cost> + Clone,
+    ) -> ThrottleLayer<K, Outbound<R, impl Fn(&A) -> Advice + Clone>>
     where
-        S: Fn(&A) -> Option<Cost>,
+        F: Feedback<A> + Clone,
     {
-        self.map(|report, feedback| (report, Settled::new(feedback, settle)))
+        self.map(|report, feedback| (report, feedback::and_cost(feedback, settle)))
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
@@ -272,7 +276,8 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// counts.
     ///
     /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. Set it only if the
-    /// service does not follow redirects and does not retry: else an earlier attempt may have been sent before.
+    /// service does not follow redirects (with reqwest, `redirect::Policy::none()`) and does not retry: else an earlier
+    /// attempt may have been sent before.
     pub fn refund_unsent(mut self) -> Self {
         self.direction.refunds_unsent = true;
         self
@@ -360,26 +365,42 @@ where
         response: &mut S::Response,
     ) -> Option<Applying> {
         let permit = departed.as_ref()?.as_ref().ok()?;
-        let Outbound {
-            report, feedback, ..
-        } = &self.direction;
-        let advice = feedback.read(response);
-        if let Some(charge) = feedback::settle(permit, feedback.cost(response)) {
-            report.charge(charge, response);
-        }
-        report.report(Departure::from(permit), response);
-        feedback::apply(permit, &advice)
+        let advice = self.direction.feedback.read(response);
+        self.direction.complete(permit, &advice, response)
     }
 
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> BoxError {
         let error = error.into();
-        if let Some(Ok(permit)) = departed
-            && self.direction.refunds_unsent
-            && was_not_sent(&*error)
-        {
-            permit.forfeit();
+        if let Some(Ok(permit)) = departed {
+            self.direction.refund(permit, &*error);
         }
         error
+    }
+}
+
+impl<R, F> Outbound<R, F> {
+    /// Adds to the response how its request departed, and applies what it says.
+    pub(super) fn complete<A>(
+        &self,
+        permit: &Permit,
+        advice: &Advice,
+        response: &mut A,
+    ) -> Option<Applying>
+    where
+        R: Report<A>,
+    {
+        if let Some(charge) = feedback::settle(permit, advice.cost()) {
+            self.report.charge(charge, response);
+        }
+        self.report.report(Departure::from(permit), response);
+        feedback::apply(permit, advice)
+    }
+
+    /// Gives the departure of a request back that failed, if nothing was sent.
+    pub(super) fn refund(&self, permit: Permit, error: &(dyn StdError + 'static)) {
+        if self.refunds_unsent && was_not_sent(error) {
+            permit.forfeit();
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 mod future;
 pub mod inbound;
 mod layer;
+#[cfg(feature = "reqwest")]
+pub(crate) mod middleware;
 mod report;
 mod service;
 mod waiting;

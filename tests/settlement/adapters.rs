@@ -34,8 +34,8 @@ async fn reqwest_settles_to_what_the_response_states() {
     let limiter = limiter();
     let throttle = ThrottleMiddleware::new(limiter.clone())
         .key(key::constant("a"))
-        .cost(|_| ("tokens", 40))
-        .settle(|response| stated(response.headers()))
+        .cost(|_: &reqwest::Request| ("tokens", 40))
+        .settle(|response: &reqwest::Response| stated(response.headers()))
         .refund_unsent();
     let plain = reqwest::Client::builder().no_proxy();
     let plain = plain.timeout(Duration::from_millis(200));

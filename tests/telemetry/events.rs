@@ -189,7 +189,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
 
 pub(super) fn malformed_headers(seen: &Seen) {
     let reader = Headers::new();
-    for value in ["-1", "many", "7"] {
+    for value in ["many", "7"] {
         let response = http::Response::builder()
             .header("x-ratelimit-remaining-tokens", value)
             .header("x-ratelimit-reset-tokens", "6m0s")
@@ -203,7 +203,7 @@ pub(super) fn malformed_headers(seen: &Seen) {
     }
     let message = "a response states a limit in a malformed header, which is ignored";
     let header = "x-ratelimit-remaining-tokens";
-    assert_eq!(once(seen, message, Level::WARN).text("header"), header);
+    assert_eq!(once(seen, message, Level::DEBUG).text("header"), header);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser, key_ref};
 use super::Limit;
 use crate::feedback::lines::{Lines, MOST_VALUES};
 use crate::quota::{CONCURRENT, REQUESTS};
+use crate::telemetry;
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -22,7 +23,7 @@ pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
     }
     let limits = parse(lines.headers);
     if limits.is_none() {
-        lines.is_malformed(&RATE_LIMIT);
+        telemetry::malformed(&RATE_LIMIT);
     }
     limits
 }

@@ -339,7 +339,7 @@ where
             return None;
         }
         // A layer outside may charge in the same units.
-        let actual = response.extensions().get::<Cost>().cloned();
+        let actual = response.extensions().get::<Cost>();
         if let Some(charge) = feedback::settle(&permit, actual) {
             response.extensions_mut().insert(charge);
         }
