@@ -23,11 +23,11 @@ impl BuildError {
         }
     }
 
-    /// The rules of a limiter set this field.
-    pub(crate) fn set_by_rules(field: &'static str) -> Self {
+    /// The rules of a limiter set names, quotas and bounds.
+    pub(crate) fn set_by_rules() -> Self {
         Self::new(
-            field,
-            "the rules of the limiter set it: change them, and call `reload`",
+            "rules",
+            "they set the name, the quotas and all bounds: change them there",
         )
     }
 

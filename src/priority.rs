@@ -12,7 +12,7 @@ use crate::algorithm::Flow;
 ///
 /// Strict priorities starve: if the requests of higher levels take the whole quota, those of lower levels wait until there
 /// are fewer. [`reserve`](crate::LimiterBuilder::reserve) guarantees a level a part of the capacity.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Priority {

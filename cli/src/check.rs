@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tower_throttle::rules::{RuleRef, Warning};
+use tower_throttle::rules::Warning;
 
 use self::request::{Answer, Request};
 use self::table::Row;
@@ -50,8 +50,8 @@ struct Checked {
 struct Unreached {
     rule: usize,
     name: Option<String>,
-    /// The rules that match all of its requests first.
-    by: Vec<usize>,
+    /// The rule that takes all of its requests.
+    by: usize,
     #[serde(rename = "warning")]
     text: String,
 }
@@ -111,7 +111,7 @@ impl From<&Warning> for Unreached {
         Self {
             rule: warning.rule.place(),
             name: warning.rule.name().map(str::to_owned),
-            by: warning.by.iter().map(RuleRef::place).collect(),
+            by: warning.by.place(),
             text: warning.to_string(),
         }
     }

@@ -120,7 +120,6 @@ impl RulesFile {
             Format::Json => serde_json::from_str(text).ok(),
         };
         match written {
-            Some(Value::Array(rules)) => rules,
             Some(Value::Object(mut file)) => match file.remove("rules") {
                 Some(Value::Array(rules)) => rules,
                 _ => Vec::new(),

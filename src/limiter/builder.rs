@@ -194,7 +194,9 @@ impl LimiterBuilder {
         });
         let kind = match self.rules {
             Some(rules) => {
-                self.parts.check_empty()?;
+                if self.parts != PolicyParts::default() {
+                    return Err(BuildError::set_by_rules());
+                }
                 let dispatcher = Dispatcher::new(store, embedded, "rules".into());
                 Kind::Ruled(Arc::new(Live::new(rules, dispatcher, denials, telemetry)))
             }

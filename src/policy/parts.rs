@@ -54,27 +54,6 @@ impl PolicyParts {
         Ok(Plan { policy, fallback })
     }
 
-    /// Fails if a field is set, as the rules of the limiter set them all.
-    pub(crate) fn check_empty(&self) -> Result<(), BuildError> {
-        let none = Self::default();
-        let set = [
-            ("quota", self.quotas != none.quotas),
-            ("name", self.name != none.name),
-            ("buffer", self.buffer != none.buffer),
-            ("guard", self.guard != none.guard),
-            ("max_wait", self.max_wait != none.max_wait),
-            ("max_waiting", self.max_waiting != none.max_waiting),
-            ("outage", self.outage != none.outage),
-            ("recovery", self.recovery != none.recovery),
-            ("lost", self.lost != none.lost),
-            ("reserve", self.reserves != none.reserves),
-        ];
-        match set.into_iter().find(|(_, is_set)| *is_set) {
-            Some((field, _)) => Err(BuildError::set_by_rules(field)),
-            None => Ok(()),
-        }
-    }
-
     /// All errors in the parts, with the place of the quota if the error is that of one quota.
     pub(crate) fn flaws(&self) -> Vec<(Option<usize>, BuildError)> {
         let mut flaws = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::conditions::Conditions;
 use super::error::{Mistakes, RulesError, place_in};
 use super::key::{RuleKey, RuleShare};
-use super::rule::{Given, Parsed, Reserves, Rule};
+use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
 use crate::policy::{PolicyParts, check_name};
 
@@ -28,7 +28,7 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
         }
         let conditions = Conditions::of(&rule, &mut mistakes);
         let is_for_all = rule.host.0.is_none() && rule.method.0.is_none() && rule.path.0.is_none();
-        let has_headers = rule.header.0.as_ref().is_some_and(|it| !it.0.is_empty());
+        let has_headers = rule.header.0.as_ref().is_some_and(|it| !it.is_empty());
         if place == last && (!is_for_all || has_headers) {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
@@ -73,6 +73,10 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
             None
         }
     };
+    let mut reserves = [0.0; 5];
+    for (&priority, &part) in rule.reserve.0.iter().flatten() {
+        reserves[priority as usize] = part;
+    }
     let parts = PolicyParts {
         name: rule.name.0.clone(),
         quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
@@ -83,7 +87,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         outage: rule.outage.0.unwrap_or_default(),
         recovery: rule.recovery.0.unwrap_or_default(),
         lost: rule.lost.0.unwrap_or_default(),
-        reserves: rule.reserve.0.as_ref().map_or([0.0; 5], Reserves::parts),
+        reserves,
         is_exempt: false,
     };
     let flaws = parts.flaws();
@@ -120,28 +124,17 @@ fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
     if let Some(Err(error)) = name {
         mistakes.add("name", error.detail());
     }
-    for (field, is_given) in [
-        ("quota", rule.quota.0.is_some()),
-        ("key", rule.key.0.is_some()),
-        ("trusted_proxies", rule.trusted_proxies.0.is_some()),
-        ("cost", rule.cost.0.is_some()),
-        ("priority", rule.priority.0.is_some()),
-        ("share", rule.share.0.is_some()),
-        ("weight", rule.weight.0.is_some()),
-        ("reserve", rule.reserve.0.is_some()),
-        ("max_wait", rule.max_wait.0.is_some()),
-        ("max_waiting", rule.max_waiting.0.is_some()),
-        ("buffer", rule.buffer.0.is_some()),
-        ("guard", rule.guard.0.is_some()),
-        ("outage", rule.outage.0.is_some()),
-        ("recovery", rule.recovery.0.is_some()),
-        ("lost", rule.lost.0.is_some()),
-    ] {
-        if is_given {
-            mistakes.add(
-                field,
-                "an exempt rule limits nothing: leave out either this or `exempt`",
-            );
-        }
+    let allowed = Rule {
+        name: rule.name.clone(),
+        exempt: rule.exempt.clone(),
+        host: rule.host.clone(),
+        method: rule.method.clone(),
+        path: rule.path.clone(),
+        header: rule.header.clone(),
+        ..Rule::default()
+    };
+    if *rule != allowed {
+        let problem = "an exempt rule limits nothing: leave out `exempt`, or all fields but its name and conditions";
+        mistakes.add("", problem);
     }
 }

@@ -7,23 +7,23 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use super::error::Mistakes;
 use super::host::HostPattern;
 use super::report::joined;
-use super::rule::{Headers, Rule, Wanted};
+use super::rule::{Rule, Wanted};
 use crate::key::{Authority, Key, RequestHead, Template, Templates, falls_under, parse_method};
 
 /// The checked conditions of a rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Conditions {
     /// One of these suffices; if there are none, any will do.
-    pub(super) hosts: Vec<HostPattern>,
-    pub(super) methods: Vec<Method>,
-    pub(super) paths: Templates,
+    hosts: Vec<HostPattern>,
+    methods: Vec<Method>,
+    paths: Templates,
     /// The request has to meet all of these.
-    pub(super) headers: Vec<HeaderCondition>,
+    headers: Vec<HeaderCondition>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HeaderCondition {
-    pub(super) name: HeaderName,
+struct HeaderCondition {
+    name: HeaderName,
     wanted: Wanted,
 }
 
@@ -40,11 +40,9 @@ impl Conditions {
             mistakes.add("path", error.to_string());
             Templates::default()
         });
-        let Headers(mut wanted) = rule.header.0.clone().unwrap_or_default();
-        wanted.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, wanted) in wanted {
-            match HeaderCondition::new(&name, wanted) {
+        for (name, wanted) in rule.header.0.iter().flatten() {
+            match HeaderCondition::new(name, wanted.clone()) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");
                 }
@@ -103,6 +101,37 @@ impl Conditions {
         }
         Some(route)
     }
+
+    /// True if every request that meets the other conditions certainly meets these.
+    pub(super) fn cover(&self, other: &Self) -> bool {
+        let covers_host = |host: &HostPattern| self.hosts.iter().any(|it| it.covers(host));
+        let covers_hosts = !other.hosts.is_empty() && other.hosts.iter().all(covers_host);
+        let covers_pair = |(method, path): (Option<&Method>, Option<&Template>)| {
+            let takes_method = |own| method.is_some_and(|method| falls_under(method, own));
+            let takes_path = |own: &Template| path.is_some_and(|path| own.covers_path_of(path));
+            let mut pairs = self.methods_and_paths();
+            pairs.any(|(own, path)| own.is_none_or(takes_method) && path.is_none_or(takes_path))
+        };
+        let follows = |own: &HeaderCondition| other.headers.iter().any(|it| own.follows_from(it));
+        (self.hosts.is_empty() || covers_hosts)
+            && other.methods_and_paths().all(covers_pair)
+            && self.headers.iter().all(follows)
+    }
+
+    /// Each combination of a method and a template that a request can meet, with the method common to both.
+    fn methods_and_paths(&self) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
+        each(self.paths.all()).flat_map(|path| {
+            let own = path.and_then(|path| path.method.as_ref());
+            let methods = each(&self.methods).filter_map(move |method| common(method, own));
+            methods.map(move |method| (method, path))
+        })
+    }
+}
+
+/// Each of the values, or `None` once if there are none.
+fn each<T>(values: &[T]) -> impl Iterator<Item = Option<&T>> {
+    let none = values.is_empty().then_some(None);
+    none.into_iter().chain(values.iter().map(Some))
 }
 
 /// A template for a method that the rule excludes would match nothing.
@@ -115,10 +144,7 @@ fn check_method(template: &Template, methods: &[Method]) -> Result<(), String> {
 }
 
 /// The method whose requests fall under both, where `None` is any method; `None` if no request does.
-pub(super) fn common<'a>(
-    one: Option<&'a Method>,
-    other: Option<&'a Method>,
-) -> Option<Option<&'a Method>> {
+fn common<'a>(one: Option<&'a Method>, other: Option<&'a Method>) -> Option<Option<&'a Method>> {
     match (one, other) {
         (None, any) | (any, None) => Some(any),
         (Some(one), Some(other)) if falls_under(one, other) => Some(Some(one)),
@@ -153,7 +179,7 @@ impl HeaderCondition {
     }
 
     /// True if every request that meets the other condition meets this one.
-    pub(super) fn follows_from(&self, other: &Self) -> bool {
+    fn follows_from(&self, other: &Self) -> bool {
         let is_weaker =
             self.wanted == Wanted::Present(true) && matches!(other.wanted, Wanted::Value(_));
         self.name == other.name && (self.wanted == other.wanted || is_weaker)

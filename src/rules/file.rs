@@ -1,6 +1,7 @@
 //! Rules in a file: [`Rules::read`].
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -8,7 +9,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Given, Headers, Parsed, Rule, Values};
+use super::rule::{Given, Parsed, Rule, Values};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::Quota;
@@ -16,7 +17,7 @@ use crate::quota::Quota;
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
     ///
-    /// The text is that of [a file](super): a table with the one field `rules`, or the list of rules alone.
+    /// The text is that of [a file](super): a table with the one field `rules`.
     ///
     /// ```
     /// use tower_throttle::rules::Rules;
@@ -25,10 +26,10 @@ impl Rules {
     /// [[rules]]
     /// name = 'all'
     /// quota = '10/s'
-    /// max_wait = 30
+    /// cost = 0
     /// ";
     /// let error = Rules::read(toml::Deserializer::parse(text)?).unwrap_err();
-    /// assert_eq!(error.to_string(), r#"rules[0].max_wait: 30 has no unit: write "30s" for seconds"#);
+    /// assert_eq!(error.to_string(), "rules[0].cost: a cost of 0 is no request");
     /// # Ok::<_, toml::de::Error>(())
     /// ```
     ///
@@ -68,9 +69,6 @@ impl Rules {
     /// # Ok::<_, serde_saphyr::Error>(())
     /// ```
     ///
-    /// If the text of an error suffices, use `toml::from_str::<Rules>(text)`, `serde_json::from_str` or
-    /// `serde_saphyr::from_str`, which all check the end.
-    ///
     /// # Errors
     ///
     /// If the text violates its format, or has an unknown field or a value of another type, the error is that one
@@ -78,13 +76,11 @@ impl Rules {
     /// them. Otherwise, the error reports all mistakes.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, RulesError> {
         match serde_path_to_error::deserialize(deserializer) {
-            Ok(File(rules)) => Self::new(rules),
+            Ok(File { rules }) => Self::new(rules),
             Err(error) => {
-                let place = match error.path().to_string() {
-                    path if path == "." => String::new(),
-                    path if path.starts_with('[') => format!("rules{path}"),
-                    path => path,
-                };
+                // The format has no text for the level of a reserve, nor for the whole text.
+                let path = error.path().to_string();
+                let place = path.trim_end_matches(['.', '?']).to_owned();
                 let problem = error.into_inner().to_string();
                 Err(RulesError::of(true, place, problem.trim_end()))
             }
@@ -92,7 +88,7 @@ impl Rules {
     }
 }
 
-/// Reads rules as a part of another configuration, as [`Rules::read`] does; one error has all mistakes as its message.
+/// Reads the list of rules as a part of another configuration; one error has all mistakes as its message.
 ///
 /// ```
 /// use tower_throttle::rules::Rules;
@@ -115,25 +111,15 @@ impl Rules {
 /// ```
 impl<'de> Deserialize<'de> for Rules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let File(rules) = File::deserialize(deserializer)?;
+        let rules = Vec::<Rule>::deserialize(deserializer)?;
         Self::new(rules).map_err(D::Error::custom)
     }
 }
 
-/// A table with the field `rules`, or a list of rules.
-struct File(Vec<Rule>);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct File {
     rules: Vec<Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a time such as \"30s\"")]
-enum Span {
-    Text(String),
-    Number(f64),
 }
 
 impl<'de> Deserialize<'de> for Parsed<Quota> {
@@ -147,14 +133,10 @@ impl<'de> Deserialize<'de> for Parsed<Quota> {
 
 impl<'de> Deserialize<'de> for Parsed<Duration> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(match Span::deserialize(deserializer)? {
-            Span::Text(text) => humantime::parse_duration(&text).map_err(|error| {
-                format!("{text:?} is not a time, such as \"30s\" or \"1m 30s\": {error}")
-            }),
-            Span::Number(number) => Err(format!(
-                "{number} has no unit: write \"{number}s\" for seconds"
-            )),
-        }))
+        let text = String::deserialize(deserializer)?;
+        Ok(Self(humantime::parse_duration(&text).map_err(|error| {
+            format!("{text:?} is not a time, such as \"30s\" or \"1m 30s\": {error}")
+        })))
     }
 }
 
@@ -168,83 +150,38 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
     }
 }
 
-impl<'de> Deserialize<'de> for File {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a table with the field `rules`, or a list of rules";
-        let of_one = |Table { rules }| rules;
-        let rules = deserializer.deserialize_any(OneOrMany {
-            expected,
-            of_one,
-            is_enum: false,
-        })?;
-        Ok(Self(rules))
-    }
-}
-
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a text, or a list of texts";
-        let of_one = |value: T| vec![value];
-        let values = deserializer.deserialize_any(OneOrMany {
-            expected,
-            of_one,
-            is_enum: true,
-        })?;
-        Ok(Self(values))
+        deserializer.deserialize_any(OneOrMany(PhantomData))
     }
 }
 
 /// Reads a list, or one value as a list of one.
 ///
 /// Unlike `#[serde(untagged)]`, this keeps the places of errors within a list.
-struct OneOrMany<A, T> {
-    expected: &'static str,
-    of_one: fn(A) -> Vec<T>,
-    /// An enum reads a single entry of a table, and not the end.
-    is_enum: bool,
-}
+struct OneOrMany<T>(PhantomData<T>);
 
-impl<'de, A: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for OneOrMany<A, T> {
-    type Value = Vec<T>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
+    type Value = Values<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
+        f.write_str("a text, or a list of texts")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
-        A::deserialize(text.into_deserializer()).map(self.of_one)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Values<T>, E> {
+        Ok(Values(vec![T::deserialize(text.into_deserializer())?]))
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Vec<T>, M::Error> {
-        let one = A::deserialize(MapAccessDeserializer::new(&mut map))?;
-        if self.is_enum && map.next_key::<IgnoredAny>()?.is_some() {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Values<T>, M::Error> {
+        let one = T::deserialize(MapAccessDeserializer::new(&mut map))?;
+        // A part of a key reads a single entry, and not the end.
+        if map.next_key::<IgnoredAny>()?.is_some() {
             return Err(M::Error::custom("expected a table with a single entry"));
         }
-        Ok((self.of_one)(one))
+        Ok(Values(vec![one]))
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Vec<T>, S::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(seq))
-    }
-}
-
-impl<'de> Deserialize<'de> for Headers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self::default())
-    }
-}
-
-impl<'de> Visitor<'de> for Headers {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table of headers")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self, M::Error> {
-        while let Some(header) = map.next_entry()? {
-            self.0.push(header);
-        }
-        Ok(self)
+    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Values<T>, S::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Values)
     }
 }

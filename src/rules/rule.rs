@@ -1,5 +1,6 @@
 //! One rule before it is checked: [`Rule`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
@@ -31,7 +32,7 @@ use crate::quota::Quota;
 ///     .max_wait(Duration::from_secs(30));
 /// let internal = Rule::exempt().host("*.internal.example");
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[must_use = "a rule does nothing until it is part of a table"]
@@ -41,7 +42,7 @@ pub struct Rule {
     pub(super) host: List<String>,
     pub(super) method: List<String>,
     pub(super) path: List<String>,
-    pub(super) header: Given<Headers>,
+    pub(super) header: Given<BTreeMap<String, Wanted>>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
@@ -49,7 +50,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<Reserves>,
+    pub(super) reserve: Given<BTreeMap<Priority, f64>>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -61,36 +62,18 @@ pub struct Rule {
 
 /// A field that may be missing. In a file, a field without a value is an error, because a condition such as an empty
 /// `host:` in YAML would match every request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given<T>(pub(super) Option<T>);
 
 /// The values of a field that is one value or a list of values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Values<T>(pub(super) Vec<T>);
 
 pub(super) type List<T> = Given<Values<T>>;
 
 /// A value, or the problem with its text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Parsed<T>(pub(super) Result<T, String>);
-
-/// The part of the capacity that each level has for itself.
-///
-/// A map by [`Priority`] would lose the place of an unknown level, and accept a level twice.
-#[derive(Debug, Clone, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub(super) struct Reserves {
-    highest: Given<f64>,
-    high: Given<f64>,
-    normal: Given<f64>,
-    low: Given<f64>,
-    lowest: Given<f64>,
-}
-
-/// The headers in the order of the text, because JSON allows a name twice.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Headers(pub(super) Vec<(String, Wanted)>);
 
 /// The condition of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,30 +106,6 @@ impl<T> List<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|values| &values.0)
-    }
-}
-
-impl Reserves {
-    fn of_mut(&mut self, priority: Priority) -> &mut Given<f64> {
-        match priority {
-            Priority::Highest => &mut self.highest,
-            Priority::High => &mut self.high,
-            Priority::Normal => &mut self.normal,
-            Priority::Low => &mut self.low,
-            Priority::Lowest => &mut self.lowest,
-        }
-    }
-
-    /// By level, the highest first.
-    pub(super) fn parts(&self) -> [f64; 5] {
-        let levels = [
-            &self.highest,
-            &self.high,
-            &self.normal,
-            &self.low,
-            &self.lowest,
-        ];
-        levels.map(|part| part.0.unwrap_or(0.0))
     }
 }
 
@@ -212,7 +171,7 @@ impl Rule {
 
     fn wants(mut self, name: String, wanted: Wanted) -> Self {
         let headers = self.header.0.get_or_insert_default();
-        headers.0.push((name, wanted));
+        headers.insert(name, wanted);
         self
     }
 
@@ -267,7 +226,7 @@ impl Rule {
     /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
     pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
         let reserves = self.reserve.0.get_or_insert_default();
-        *reserves.of_mut(priority) = Given(Some(part));
+        reserves.insert(priority, part);
         self
     }
 

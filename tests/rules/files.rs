@@ -100,13 +100,6 @@ fn what_a_file_says_reaches_the_policy() {
 }
 
 #[test]
-fn a_list_alone_is_rules_too() {
-    let list = json(r#"[{ "name": "all", "quota": ["10/s"] }]"#).expect("rules");
-    let table = json(r#"{ "rules": [{ "name": "all", "quota": "10/s" }] }"#).expect("rules");
-    assert_eq!(list, table, "and a list of one is as good as one");
-}
-
-#[test]
 fn rules_may_be_a_part_of_another_configuration() {
     #[derive(Debug, serde::Deserialize)]
     struct Config {
@@ -149,7 +142,7 @@ fn the_schema_has_the_fields_of_the_reader() {
     let schema: Value =
         serde_json::from_str(include_str!("../../rules.schema.json")).expect("json");
     let fields = schema["$defs"]["Rule"]["properties"].as_object();
-    let error = read(r#"[{ "unknown": 1 }]"#).expect_err("an unknown field");
+    let error = read(r#"{ "rules": [{ "unknown": 1 }] }"#).expect_err("an unknown field");
     let error = error.to_string();
     let (_, known) = error.split_once("expected one of ").expect("a list");
     let mut known: Vec<_> = known.split('`').skip(1).step_by(2).collect();
@@ -202,8 +195,7 @@ fn the_schema_and_the_reader_agree_as_far_as_a_schema_goes() {
     let all = json!({ "name": "all", "quota": "10/s" });
     let valid = [
         json!({ "rules": [all] }),
-        json!([all]),
-        json!([{ "exempt": true }]),
+        json!({ "rules": [{ "exempt": true }] }),
     ];
     let invalid = [
         json!({}),
@@ -211,17 +203,18 @@ fn the_schema_and_the_reader_agree_as_far_as_a_schema_goes() {
         json!("10/s"),
         json!({ "rules": [] }),
         json!({ "rules": [all], "more": 1 }),
-        json!([all, "10/s"]),
-        json!([{}]),
-        json!([{ "name": "all" }]),
-        json!([{ "quota": "10/s" }]),
-        json!([{ "name": "all", "exempt": false }]),
-        json!([{ "quota": "10/s", "exempt": false }]),
+        json!([all]),
+        json!({ "rules": [all, "10/s"] }),
+        json!({ "rules": [{}] }),
+        json!({ "rules": [{ "name": "all" }] }),
+        json!({ "rules": [{ "quota": "10/s" }] }),
+        json!({ "rules": [{ "name": "all", "exempt": false }] }),
+        json!({ "rules": [{ "quota": "10/s", "exempt": false }] }),
     ];
     // No schema compares two places of a file, and no simple pattern numbers or the order of units.
     let beyond = [
-        json!([all, all]),
-        json!([{ "exempt": true, "host": "example.com" }]),
+        json!({ "rules": [all, all] }),
+        json!({ "rules": [{ "exempt": true, "host": "example.com" }] }),
     ];
     let check = |tables: &[Value], rows: &str, is_valid: bool, is_read: bool| {
         for rules in tables.iter().cloned().chain(first_rules(rows)) {

@@ -32,13 +32,13 @@ fn all_formats_yield_the_same_rules() {
 
 #[test]
 fn a_syntax_error_is_a_mistake_and_is_printed_without_control_characters() {
-    let followed = "[{ \"name\": \"a\", \"quota\": \"1/s\" }] [";
-    let escaped = r#"[{"\u001b[31m\u202e": 1, "name": "\u202e", "quota": "\u001b"}]"#;
+    let followed = "{ \"rules\": [{ \"name\": \"a\", \"quota\": \"1/s\" }] } [";
+    let escaped = r#"{"rules": [{"\u001b[31m\u202e": 1, "name": "\u202e", "quota": "\u001b"}]}"#;
     for (name, text, part) in [
         ("rules.toml", "[[rules]]\nname =\n", "line 2"),
-        ("rules.json", "[\n{ \"name\" }]", "line 2"),
+        ("rules.json", "{ \"rules\": [\n{ \"name\" }]", "line 2"),
         ("rules.json", followed, "trailing characters"),
-        ("rules.yaml", "- name: a\n  quota: [\n", "line"),
+        ("rules.yaml", "rules:\n- name: a\n  quota: [\n", "line"),
         ("rules.yml", "", "rules"),
         ("rules.toml", "", "rules"),
         ("rules.toml", "[[rules]]\nlabel = 'a'", "label"),
@@ -47,7 +47,7 @@ fn a_syntax_error_is_a_mistake_and_is_printed_without_control_characters() {
         ("rules.json", escaped, ""),
         (
             "rules.yaml",
-            "- name: \"\\e[31m\\u202e\"\n  \"\\e\": [\n",
+            "rules:\n- name: \"\\e[31m\\u202e\"\n  \"\\e\": [\n",
             "",
         ),
     ] {
@@ -58,7 +58,7 @@ fn a_syntax_error_is_a_mistake_and_is_printed_without_control_characters() {
         let expected = format!("error: {name} has a mistake; there may be more after it\n");
         assert_eq!((ended.code, ended.stderr), (Some(1), expected), "{text:?}");
     }
-    let text = r#"[{"name": "a", "quota": "1/s", "path": "/\u202e\u001b"}]"#;
+    let text = r#"{"rules": [{"name": "a", "quota": "1/s", "path": "/\u202e\u001b"}]}"#;
     assert_harmless(&check("rules.json", text, &[]).stdout);
 }
 
