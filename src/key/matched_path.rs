@@ -1,14 +1,15 @@
 use axum::extract::MatchedPath as Matched;
-use http::Method;
-use smol_str::format_smolstr;
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, route::UNMATCHED};
+use super::{Extracted, KeyExtractor, RequestHead, WithoutKey, route::UNMATCHED};
 
 /// Takes the path of the axum route that a request matched as its key, such as `/users/{id}`, so that each
 /// route has a quota of its own.
 ///
 /// There are never more keys than routes and one: all requests that match no route share the key `unmatched`, unless
 /// [`or_exempt`](MatchedPath::or_exempt) leaves them unlimited.
+///
+/// All methods of a path share its quota. For a method with a quota of its own, put a layer on its handler, with a limiter
+/// that has another name.
 ///
 /// The path is read from the extension [`axum::extract::MatchedPath`].
 ///
@@ -48,53 +49,18 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, route::UNMATC
 /// [`Router::nest`]: axum::Router::nest
 /// [`Router::route_layer`]: axum::Router::route_layer
 pub fn matched_path() -> MatchedPath {
-    MatchedPath {
-        without: WithoutKey::Shared(UNMATCHED.into()),
-        method: false,
-    }
+    MatchedPath(WithoutKey::Shared(UNMATCHED.into()))
 }
 
 /// Takes the path of the axum route that a request matched as its key; made by [`matched_path`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct MatchedPath {
-    without: WithoutKey,
-    method: bool,
-}
+pub struct MatchedPath(WithoutKey);
 
 impl MatchedPath {
     /// Leaves requests that match no route unlimited. Default: they share the key `unmatched`.
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
-        self
-    }
-
-    /// Puts the method before the path, as in `GET /users/{id}`. Default: all methods of a path share one
-    /// quota.
-    ///
-    /// `HEAD` counts as `GET`, because axum lets a handler for `GET` answer both. With a method that axum cannot
-    /// route, the key is the path alone. So callers get no quota of their own by making up methods.
-    ///
-    /// ```
-    /// use axum::{Router, body::Body, extract::Request, middleware::{Next, from_fn}, routing::post};
-    /// use tower::ServiceExt;
-    /// use tower_throttle::key::{self, Extracted, KeyExtractor};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let app: Router = Router::new()
-    ///     .route("/users/{id}", post(|| async {}))
-    ///     .layer(from_fn(async |request: Request, next: Next| {
-    ///         let key = key::matched_path().with_method().extract(&request);
-    ///         assert_eq!(key, Extracted::Key("POST /users/{id}".into()));
-    ///         next.run(request).await
-    ///     }));
-    ///
-    /// app.oneshot(Request::post("/users/7").body(Body::empty()).unwrap()).await.unwrap();
-    /// # }
-    /// ```
-    pub fn with_method(mut self) -> Self {
-        self.method = true;
+        self.0 = WithoutKey::Exempt;
         self
     }
 }
@@ -102,24 +68,10 @@ impl MatchedPath {
 impl<R: RequestHead> KeyExtractor<R> for MatchedPath {
     fn extract(&self, request: &R) -> Extracted {
         let path = request.extensions().and_then(|all| all.get::<Matched>());
-        let Some(path) = path.map(Matched::as_str) else {
-            return self.without.extracted(|| "");
-        };
-        match routable(request.method()).filter(|_| self.method) {
-            Some(method) => Extracted::Key(Key(format_smolstr!("{method} {path}"))),
-            None => path.into(),
+        match path {
+            Some(path) => path.as_str().into(),
+            None => self.0.extracted(|| ""),
         }
-    }
-}
-
-/// The method by which axum finds a handler, if [`axum::routing::MethodFilter`] has it.
-fn routable(method: &Method) -> Option<&Method> {
-    match method.as_str() {
-        "HEAD" => Some(&Method::GET),
-        "GET" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "TRACE" | "CONNECT" => {
-            Some(method)
-        }
-        _ => None,
     }
 }
 
@@ -131,7 +83,7 @@ mod tests {
         extract::Request,
         middleware::{Next, from_fn},
         response::Response,
-        routing::{any, get},
+        routing::get,
     };
     use tower::{Layer as _, Service, ServiceExt as _};
 
@@ -188,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn where_axum_has_chosen_no_route_the_request_is_unmatched() {
         let routes = || Router::new().route("/users/{id}", get(handler));
-        let app = routes().layer(seen!(matched_path().with_method()));
+        let app = routes().layer(seen!(matched_path()));
         assert_eq!(key(app, "GET", "/other").await, "unmatched");
         let app = routes().fallback(get(handler).layer(seen!(matched_path())));
         assert_eq!(key(app, "GET", "/other").await, "unmatched");
@@ -199,19 +151,5 @@ mod tests {
         assert_eq!(key(around, "GET", "/users/7").await, "unmatched");
         let app = routes().layer(seen!(matched_path().or_exempt()));
         assert_eq!(key(app, "GET", "/other").await, "Some(Exempt)");
-    }
-
-    #[tokio::test]
-    async fn a_made_up_method_gives_no_key_of_its_own() {
-        let app = Router::new().route("/a", any(handler));
-        let app = app.layer(seen!(matched_path().with_method().or_exempt()));
-        for method in "GET POST PUT DELETE PATCH OPTIONS TRACE CONNECT".split(' ') {
-            let expected = format!("{method} /a");
-            assert_eq!(key(app.clone(), method, "/a").await, expected);
-        }
-        assert_eq!(key(app.clone(), "HEAD", "/a").await, "GET /a");
-        for method in ["PURGE", "get"] {
-            assert_eq!(key(app.clone(), method, "/a").await, "/a", "{method}");
-        }
     }
 }
