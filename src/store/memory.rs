@@ -103,6 +103,13 @@ impl MemoryStore {
         self.len() == 0
     }
 
+    /// Forgets the state of all keys.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn clear(&self) {
+        let shards = self.0.shards.iter();
+        shards.for_each(|shard| shard.lock().entries.clear());
+    }
+
     /// Applies an operation that was called at `sent`, as reading the clock takes longer than the rest.
     pub(crate) fn apply(
         &self,

@@ -9,8 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::algorithm::Known;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::store::{Answered, Call, MemoryStore, Nudge, Operation, Store};
-use crate::store::{Reply, StoreError};
+use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store, StoreError};
 
 /// A failure of a [`FailingStore`].
 ///
@@ -21,11 +20,10 @@ use crate::store::{Reply, StoreError};
 /// | [`Refusal`](Self::Refusal) | no | succeed | no | no | denies the user a permission |
 /// | [`LostRequest`](Self::LostRequest) | no | fail | yes | yes | loses the connection before the call arrives |
 /// | [`LostReply`](Self::LostReply) | yes | fail | yes | yes | loses the connection after that, or hangs |
-/// | [`Panic`](Self::Panic) | no | succeed | | | cannot: a defect in a store |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The store does not answer, and nothing is applied. Nudges are lost.
+    /// The store does not answer, and nothing is applied.
     Unreachable,
     /// The store answers pings and rejects all calls for now.
     ReadOnly,
@@ -37,13 +35,11 @@ pub enum Fault {
     /// The call is applied, and the answer is lost. With a [latency](FailingStore::latency) of a second, it is a store
     /// that hangs until the caller's timeout.
     LostReply,
-    /// The call panics.
-    Panic,
 }
 
 impl Fault {
     fn spares_pings(self) -> bool {
-        matches!(self, Self::ReadOnly | Self::Refusal | Self::Panic)
+        matches!(self, Self::ReadOnly | Self::Refusal)
     }
 
     fn error(self) -> StoreError {
@@ -54,15 +50,13 @@ impl Fault {
             Self::LostRequest | Self::LostReply => {
                 StoreError::new("the connection to the store was lost").outcome_unknown()
             }
-            Self::Panic => panic!("the test lets this call of the store panic"),
         }
     }
 }
 
 /// A remote store that fails when a test says so.
 ///
-/// It passes calls on to the store inside, usually a [`MemoryStore`]. The limiter uses it as it uses a server:
-/// requests that arrive during a call share the next one, and [`Outage`](crate::Outage) and
+/// It passes calls on to a [`MemoryStore`]. The limiter uses it as it uses a server: requests that arrive during a call share the next one, and [`Outage`](crate::Outage) and
 /// [`Recovery`](crate::Recovery) apply. Clones share everything.
 ///
 /// ```
@@ -89,9 +83,9 @@ impl Fault {
 /// ```
 ///
 /// A call is applied when it is made. Its answer arrives after the [latency](Self::latency).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FailingStore {
-    store: Arc<dyn Store>,
+    store: MemoryStore,
     script: Arc<Mutex<Script>>,
 }
 
@@ -101,8 +95,8 @@ struct Script {
     /// The fault, and how many more calls fail.
     fault: Option<(Fault, u64)>,
     latency: Duration,
-    /// How often the state was lost.
-    losses: u64,
+    /// The state was lost.
+    has_lost: bool,
     calls: u64,
     pings: u64,
     failures: u64,
@@ -111,9 +105,9 @@ struct Script {
 impl FailingStore {
     /// A store that works.
     #[must_use]
-    pub fn new(store: impl Store) -> Self {
+    pub fn new(store: MemoryStore) -> Self {
         Self {
-            store: Arc::new(store),
+            store,
             script: Arc::default(),
         }
     }
@@ -149,7 +143,8 @@ impl FailingStore {
     /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
     /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then.
     pub fn lose_state(&self) {
-        self.script.lock().losses += 1;
+        self.script.lock().has_lost = true;
+        self.store.clear();
     }
 
     /// The number of calls, without [pings](Self::pings). A call is a batch: it may be for many keys.
@@ -173,19 +168,17 @@ impl FailingStore {
     fn reply(
         &self,
         is_ping: bool,
-        call: impl FnOnce(&dyn Store, u64) -> Reply<Answered>,
+        call: impl FnOnce(&MemoryStore) -> Reply<Answered>,
     ) -> Reply<Answered> {
-        let (fault, latency, losses) = {
+        let (fault, latency) = {
             let mut script = self.script.lock();
-            let fault = script.next(is_ping);
-            (fault, script.latency, script.losses)
+            (script.next(is_ping), script.latency)
         };
         let sent = Instant::now();
-        // A panic leaves here.
         let error = fault.map(Fault::error);
         let reply = match &error {
             Some(error) if fault != Some(Fault::LostReply) => Reply::ready(Err(error.clone())),
-            _ => call(&*self.store, losses),
+            _ => call(&self.store),
         };
         Reply::pending(async move {
             let answer = reply.await;
@@ -222,73 +215,27 @@ impl Script {
     }
 }
 
-/// Between the name of a key and the number of losses.
-const LOST: char = '\u{1}';
-
-/// The key under which a state is kept after so many losses: that of an earlier one is never read again.
-fn key_after(losses: u64, key: &Key) -> Key {
-    match losses {
-        0 => key.clone(),
-        _ => Key::new(format!("{}{LOST}{losses}", key.as_str())),
-    }
-}
-
-/// The call as a server that lost its state applies it: it may have lost departures of any key.
-fn call_after(losses: u64, mut call: Call) -> Call {
-    call.key = key_after(losses, &call.key);
-    if let Operation::Take(take) = &mut call.operation
-        && let Some(strict) = &mut take.strict
-        && losses > 0
-    {
-        strict.known.get_or_insert(Known {
-            generation: 0,
-            version: 0,
-        });
-    }
-    call
-}
-
 impl Store for FailingStore {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
-        self.reply(false, |store, losses| {
-            let calls = calls.into_iter().map(|call| call_after(losses, call));
-            store.call(calls.collect())
-        })
+    fn call(&self, mut calls: Vec<Call>) -> Reply<Answered> {
+        if self.script.lock().has_lost {
+            // A server that lost its state may have lost departures of any key.
+            let takes = calls
+                .iter_mut()
+                .filter_map(|call| match &mut call.operation {
+                    Operation::Take(take) => take.strict.as_mut(),
+                    _ => None,
+                });
+            takes.for_each(|strict| {
+                strict.known.get_or_insert(Known {
+                    generation: 0,
+                    version: 0,
+                });
+            });
+        }
+        self.reply(false, |store| store.call(calls))
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
-        self.reply(true, |store, _| store.ping(key))
-    }
-
-    fn batch_size(&self) -> usize {
-        self.store.batch_size()
-    }
-
-    fn shard(&self, key: &Key) -> u64 {
-        let losses = self.script.lock().losses;
-        self.store.shard(&key_after(losses, key))
-    }
-
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
-        let script = self.script.clone();
-        self.store.subscribe(Box::new(move |nudge| {
-            let fault = script.lock().fault;
-            let name = nudge.key.as_str().split(LOST).next().unwrap_or_default();
-            let nudge = Nudge {
-                key: Key::new(name),
-                ..nudge.clone()
-            };
-            matches!(fault, Some((Fault::Unreachable, _))) || subscriber(&nudge)
-        }));
-    }
-
-    fn is_subscribed(&self) -> bool {
-        self.store.is_subscribed()
-    }
-}
-
-impl Default for FailingStore {
-    fn default() -> Self {
-        Self::new(MemoryStore::new())
+        self.reply(true, |store| store.ping(key))
     }
 }

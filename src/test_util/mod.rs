@@ -6,7 +6,7 @@
 //! | [`ManualClock`] | a store's clock that stands still and can be set |
 //! | [`FailingStore`] | what a client does while its store is out, refuses, is slow, or has lost its state, and how often the store is called |
 //!
-//! The store wraps any other store. It and the clock are handles, whose clones share everything. The [guide](crate::guide::testing) shows how to test a client with them.
+//! The store and the clock are handles, whose clones share everything. The [guide](crate::guide::testing) shows how to test a client with them.
 
 mod failing;
 pub mod history;
