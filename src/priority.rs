@@ -42,13 +42,8 @@ impl Priority {
     /// The priority of a level.
     #[cfg(feature = "redis")]
     pub(crate) fn of_level(level: u64) -> Self {
-        match level {
-            0 => Self::Highest,
-            1 => Self::High,
-            2 => Self::Normal,
-            3 => Self::Low,
-            _ => Self::Lowest,
-        }
+        let levels = [Self::Highest, Self::High, Self::Normal, Self::Low];
+        levels.get(level as usize).copied().unwrap_or(Self::Lowest)
     }
 }
 

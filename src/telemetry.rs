@@ -338,10 +338,10 @@ impl StoreTelemetry {
 
 /// A response has a malformed header.
 #[cfg(feature = "tower")]
-pub(crate) fn malformed(header: &http::HeaderName) {
+pub(crate) fn malformed(header: &str) {
     event!(
         DEBUG,
-        header = header.as_str(),
+        header,
         "a response states a limit in a malformed header, which is ignored"
     );
 }

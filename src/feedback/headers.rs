@@ -218,7 +218,7 @@ fn retry_after(status: StatusCode, lines: &Lines<'_>) -> Duration {
     match status {
         StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let wait = |text: &str| seconds(text).or_else(|| lines.until_date(text));
-            let waits = lines.values(&RETRY_AFTER, wait);
+            let waits = lines.values(RETRY_AFTER.as_str(), wait);
             waits.into_iter().max().unwrap_or_default()
         }
         _ => Duration::ZERO,

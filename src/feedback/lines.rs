@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::HeaderMap;
 use http::header::{AGE, DATE};
-use http::{HeaderMap, HeaderName};
 
 use super::number::seconds;
 use crate::telemetry;
@@ -43,7 +43,7 @@ impl<'a> Lines<'a> {
 
     /// The values of all lines of a header. A line is one value, or several with commas between them; it is
     /// left out if any of them is malformed.
-    pub(super) fn values<T>(&self, name: &HeaderName, value: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    pub(super) fn values<T>(&self, name: &str, value: impl Fn(&str) -> Option<T>) -> Vec<T> {
         let value = |text: &str| value(text.trim());
         // The whole comes first, as a date has a comma of its own.
         let values = |line: &str| match value(line) {
@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
     /// The time at the origin since the Unix epoch, by the response's `Date`, or by the local clock where that is missing or in doubt.
     fn now(&self) -> Duration {
         *self.now.get_or_init(|| {
-            let dates = self.values(&DATE, date);
+            let dates = self.values(DATE.as_str(), date);
             match dates.first() {
                 Some(first) if dates.iter().all(|date| date == first) => {
                     first.saturating_add(self.age())

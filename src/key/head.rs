@@ -1,9 +1,8 @@
-use http::{Extensions, HeaderMap, Method, Request, request::Parts};
+use http::{Extensions, HeaderMap, Method, Request};
 
 /// The head of an HTTP request, as extractors read it.
 ///
-/// It is implemented for [`http::Request`] with any body, for [`http::request::Parts`] and, with the feature `reqwest`,
-/// for `reqwest::Request`. If you implement it for a request type of your own, every extractor of this module accepts it:
+/// It is implemented for [`http::Request`] with any body and, with the feature `reqwest`, for `reqwest::Request`. If you implement it for a request type of your own, every extractor of this module accepts it:
 ///
 /// ```
 /// use http::{HeaderMap, Method};
@@ -68,44 +67,34 @@ pub trait RequestHead {
     }
 }
 
-macro_rules! head_with_uri {
-    ($self:ident: $method:expr, $uri:expr, $headers:expr, $extensions:expr) => {
-        fn method(&$self) -> &Method {
-            $method
-        }
-
-        fn scheme(&$self) -> Option<&str> {
-            $uri.scheme_str()
-        }
-
-        fn host(&$self) -> Option<&str> {
-            $uri.host()
-        }
-
-        fn port(&$self) -> Option<u16> {
-            $uri.port_u16()
-        }
-
-        fn path(&$self) -> &str {
-            $uri.path()
-        }
-
-        fn headers(&$self) -> &HeaderMap {
-            $headers
-        }
-
-        fn extensions(&$self) -> Option<&Extensions> {
-            Some($extensions)
-        }
-    };
-}
-
 impl<B> RequestHead for Request<B> {
-    head_with_uri!(self: self.method(), self.uri(), self.headers(), self.extensions());
-}
+    fn method(&self) -> &Method {
+        self.method()
+    }
 
-impl RequestHead for Parts {
-    head_with_uri!(self: &self.method, &self.uri, &self.headers, &self.extensions);
+    fn scheme(&self) -> Option<&str> {
+        self.uri().scheme_str()
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.uri().host()
+    }
+
+    fn port(&self) -> Option<u16> {
+        self.uri().port_u16()
+    }
+
+    fn path(&self) -> &str {
+        self.uri().path()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+
+    fn extensions(&self) -> Option<&Extensions> {
+        Some(self.extensions())
+    }
 }
 
 #[cfg(feature = "reqwest")]
@@ -150,7 +139,6 @@ mod tests {
         let url = "https://me:secret@a.example:8443/a%20b/c?q=/d";
         let request = Request::put(url).body(()).unwrap();
         check(&request);
-        check(&request.into_parts().0);
         #[cfg(feature = "reqwest")]
         check(&reqwest::Request::new(Method::PUT, url.parse().unwrap()));
     }

@@ -41,8 +41,7 @@ use std::time::Duration;
 ///
 /// # Times of a test
 ///
-/// It is collected from durations; or from instants, tokio's too, where the first of them is the origin; or from
-/// times of day. Where time is paused, note tokio's, and the history is exact. Of a server on a socket, note the
+/// It is collected from durations; or from instants, tokio's too, where the first of them is the origin. Where time is paused, note tokio's, and the history is exact. Of a server on a socket, note the
 /// host's when a request arrives, and leave a [buffer](crate::LimiterBuilder::buffer) for the way there:
 ///
 /// ```no_run
@@ -191,7 +190,7 @@ impl History {
     /// The most, by weight, in any of the windows `[0, window)`, `[window, 2 * window)` and so on.
     ///
     /// This is the looser promise of a fixed window that is aligned to the clock; events must be
-    /// measured from the origin to which the windows are aligned.
+    /// measured from the origin to which the windows are aligned, such as the time since 1970.
     #[must_use]
     pub fn most_in_aligned(&self, window: Duration) -> u64 {
         if window.is_zero() {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser, key_ref};
 
 use super::Limit;
@@ -13,25 +13,25 @@ use crate::feedback::lines::{Lines, MOST_VALUES};
 use crate::quota::{CONCURRENT, REQUESTS};
 use crate::telemetry;
 
-static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: &str = "ratelimit";
+const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 
 /// `None` where the field is missing, empty, or malformed in any part.
 pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
-    if !lines.headers.contains_key(&RATE_LIMIT) {
+    if !lines.headers.contains_key(RATE_LIMIT) {
         return None;
     }
     let limits = parse(lines.headers);
     if limits.is_none() {
-        telemetry::malformed(&RATE_LIMIT);
+        telemetry::malformed(RATE_LIMIT);
     }
     limits
 }
 
 fn parse(headers: &HeaderMap) -> Option<Vec<Limit>> {
-    let limits = text(headers, &RATE_LIMIT);
+    let limits = text(headers, RATE_LIMIT);
     if let Ok(limits) = Parser::new(&limits).parse::<List>() {
-        let policies = Parser::new(&text(headers, &RATE_LIMIT_POLICY)).parse::<List>();
+        let policies = Parser::new(&text(headers, RATE_LIMIT_POLICY)).parse::<List>();
         return service_limits(&limits, &policies.unwrap_or_default());
     }
     let limits = Parser::new(&limits).parse::<Dictionary>().ok()?;
@@ -103,7 +103,7 @@ fn limit(unit: &str, remaining: u64, reset: u64) -> Limit {
     }
 }
 
-fn text(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+fn text(headers: &HeaderMap, name: &str) -> Vec<u8> {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     lines.collect::<Vec<_>>().join(&b", "[..])
 }

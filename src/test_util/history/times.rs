@@ -1,6 +1,6 @@
 //! Histories of what was noted by a clock.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::History;
 
@@ -15,22 +15,6 @@ impl FromIterator<std::time::Instant> for History {
 impl FromIterator<tokio::time::Instant> for History {
     fn from_iter<I: IntoIterator<Item = tokio::time::Instant>>(times: I) -> Self {
         since_first(times.into_iter().collect(), |at, first| at - first)
-    }
-}
-
-/// Times of day, counted from 1970: so windows that are [aligned](History::most_in_aligned) begin where UTC has
-/// them. Take instants where you can, as such a clock may be set.
-///
-/// # Panics
-///
-/// Panics if a time is before 1970.
-impl FromIterator<SystemTime> for History {
-    fn from_iter<I: IntoIterator<Item = SystemTime>>(times: I) -> Self {
-        let since_epoch = |at: SystemTime| {
-            at.duration_since(UNIX_EPOCH)
-                .unwrap_or_else(|_| panic!("{at:?} is before 1970"))
-        };
-        times.into_iter().map(since_epoch).collect()
     }
 }
 
@@ -59,20 +43,5 @@ mod tests {
         let times = times.map(tokio::time::Instant::from_std);
         assert_eq!(times.into_iter().collect::<History>(), history);
         assert!(History::from_iter([first; 0]).is_empty());
-    }
-
-    #[test]
-    fn windows_of_the_clock_begin_where_the_clock_has_them() {
-        let minute = Duration::from_secs(60);
-        let noon = UNIX_EPOCH + 29_000_000 * minute;
-        let history: History = [noon - MS, noon, noon + MS].into_iter().collect();
-        assert_eq!(history.most_in_aligned(minute), 2);
-        assert_eq!(history.most_in_any(minute), 3);
-    }
-
-    #[test]
-    #[should_panic(expected = "is before 1970")]
-    fn there_is_no_time_before_1970() {
-        let _ = History::from_iter([UNIX_EPOCH - MS]);
     }
 }
