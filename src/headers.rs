@@ -117,7 +117,7 @@ fn describe(policy: &Policy) -> HeaderValue {
         item(&mut list, &name, limit(policy, unit), window, unit_name);
     }
     for quota in quotas {
-        let text = quota.compact();
+        let text = quota.to_string();
         let own = match policy.name() {
             Some(name) => format!("{name}:{text}"),
             None => text,

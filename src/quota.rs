@@ -57,7 +57,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///
 /// assert_eq!("20 concurrent".parse(), Ok(Quota::concurrent(20)));
 /// assert_eq!("600/1m30s".parse(), Ok(Quota::new(600, Duration::from_secs(90))));
-/// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5_000/h");
+/// assert_eq!("5000/60min".parse::<Quota>()?.to_string(), "5000/h");
 /// # Ok::<_, tower_throttle::BuildError>(())
 /// ```
 ///

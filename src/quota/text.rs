@@ -36,22 +36,21 @@ const ALGORITHM: &str =
 /// What is the default, or follows from the rest, is left out.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Grouped(self.limit.into()))?;
+        write!(f, "{}", self.limit)?;
         let is_rate = !matches!(self.algorithm, Algorithm::Concurrent { .. });
         if is_rate || !self.window.is_zero() {
             write!(f, "/{}", Window(self.window))?;
         }
-        let count = |count: u32| Grouped(count.into());
         match self.algorithm {
             Algorithm::SlidingLog => Ok(()),
             Algorithm::SlidingBuckets { buckets } => {
-                write!(f, " sliding-buckets buckets={}", count(buckets))
+                write!(f, " sliding-buckets buckets={buckets}")
             }
             Algorithm::Spacing => f.write_str(" spacing"),
             Algorithm::LeakyBucket { capacity } => {
-                write!(f, " leaky-bucket capacity={}", count(capacity))
+                write!(f, " leaky-bucket capacity={capacity}")
             }
-            Algorithm::Gcra { burst } => write!(f, " gcra burst={}", count(burst)),
+            Algorithm::Gcra { burst } => write!(f, " gcra burst={burst}"),
             Algorithm::FixedWindow {
                 start: WindowStart::Clock,
             } => f.write_str(" fixed-window"),
@@ -72,24 +71,9 @@ impl fmt::Display for Quota {
             write!(f, " unit={}", self.unit)?;
         }
         match self.default_cost {
-            Some(cost) => write!(f, " default_cost={}", count(cost)),
+            Some(cost) => write!(f, " default_cost={cost}"),
             None => Ok(()),
         }
-    }
-}
-
-impl Quota {
-    /// The text with plain numbers.
-    pub(crate) fn compact(&self) -> String {
-        let text = self.to_string();
-        let mut is_in_number = false;
-        text.chars()
-            .filter(|&it| {
-                let is_group = it == '_' && is_in_number;
-                is_in_number = is_group || it.is_ascii_digit();
-                !is_group
-            })
-            .collect()
     }
 }
 
@@ -286,18 +270,6 @@ fn quote(text: &str) -> String {
     }
 }
 
-/// A number with `_` between its thousands.
-struct Grouped(u128);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..1_000 => write!(f, "{}", self.0),
-            _ => write!(f, "{}_{:03}", Self(self.0 / 1_000), self.0 % 1_000),
-        }
-    }
-}
-
 /// A window as a unit alone, or as counts of units from large to small.
 struct Window(Duration);
 
@@ -312,7 +284,7 @@ impl fmt::Display for Window {
                 return f.write_str(symbol);
             }
             if rest >= nanos {
-                write!(f, "{}{symbol}", Grouped(rest / nanos))?;
+                write!(f, "{}{symbol}", rest / nanos)?;
             }
             rest %= nanos;
         }
