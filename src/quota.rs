@@ -62,8 +62,8 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// ```
 ///
 /// - A number is made of digits, with single `_` between them or without.
-/// - The window is a unit alone, for one of it, or counts of units from large to small: `d`, `h`,
-///   `m`, `s`, `ms` and `us`, or by longer names such as `min`, `sec` and `hours`.
+/// - The window is a unit alone, for one of it, or counts of units: `d`, `h`, `m`, `s`, `ms` and `us`, or longer names such as
+///   `min`, `sec` and `hours`, as [humantime](https://docs.rs/humantime) reads them.
 /// - The algorithm is `sliding-log`, the default, `sliding-buckets buckets=COUNT`, `spacing`,
 ///   `leaky-bucket capacity=COUNT`, `gcra burst=COUNT`, or `fixed-window`, which begins windows by
 ///   `start=clock`, the default, or `start=first-request`.

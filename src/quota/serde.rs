@@ -45,7 +45,7 @@ mod tests {
         let quota: Quota = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&quota).unwrap(), text);
         let error = |text| serde_json::from_str::<Quota>(text).unwrap_err().to_string();
-        assert!(error(r#""10/fortnight""#).contains("unknown unit \"fortnight\""));
+        assert!(error(r#""10/fortnight""#).contains("unexpected \"fortnight\""));
         assert!(error("10").contains("expected a string"));
     }
 }

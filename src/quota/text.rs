@@ -12,21 +12,20 @@ use super::unit;
 use super::{Algorithm, CONCURRENT, Quota, REQUESTS, WindowStart};
 use crate::error::BuildError;
 
-/// The names of each unit of a window, and its length in nanoseconds, from large to small. The first name is shown.
-const UNITS: [(&[&str], u64); 6] = [
-    (&["d", "day", "days"], 86_400_000_000_000),
-    (&["h", "hr", "hrs", "hour", "hours"], 3_600_000_000_000),
-    (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
-    (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
-    (&["ms", "millisecond", "milliseconds"], 1_000_000),
-    (MICROSECOND, 1_000),
+/// The units in which windows are shown, with their lengths in nanoseconds, from large to small. No limiter accepts
+/// nanoseconds, but an error has to show them.
+const UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
 ];
 
-/// With the micro sign and with the Greek mu, which look the same.
-const MICROSECOND: &[&str] = &["us", "\u{b5}s", "\u{3bc}s", "microsecond", "microseconds"];
-
 const QUOTA: &str = "LIMIT/WINDOW, such as 10/s, or LIMIT concurrent";
-const UNIT: &str = "one of d, h, m, s, ms, us";
+const WINDOW: &str = "a unit, or counts with units, such as s, 90s or 1m30s";
 const ALGORITHM: &str =
     "one of sliding-log, sliding-buckets, spacing, leaky-bucket, gcra, fixed-window";
 
@@ -91,7 +90,7 @@ impl fmt::Display for Quota {
 /// let error = "10/fortnight".parse::<Quota>().unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "quota \"10/fortnight\": unknown unit \"fortnight\", expected one of d, h, m, s, ms, us",
+///     "quota \"10/fortnight\": unexpected \"fortnight\", expected a unit, or counts with units, such as s, 90s or 1m30s",
 /// );
 /// ```
 impl FromStr for Quota {
@@ -146,39 +145,23 @@ fn option(word: &str) -> Option<(bool, &str)> {
     (is_unit || name.eq_ignore_ascii_case("default_cost")).then_some((is_unit, value))
 }
 
-/// A unit alone, or counts of units from large to small.
+/// A unit alone, or counts with units.
 fn parse_window(text: &str) -> Result<Duration, String> {
-    let mut rest = text;
-    let mut micros = 0_u64;
-    let mut last = None;
-    while !rest.is_empty() {
-        let unit_at = rest.find(|c| !is_numeric(c)).unwrap_or(rest.len());
-        let unit_len = rest[unit_at..].find(is_numeric);
-        let end = unit_len.map_or(rest.len(), |len| unit_at + len);
-        let (count, name) = rest[..end].split_at(unit_at);
-        let is_alone = name == text;
-        if name.is_empty() || (count.is_empty() && !is_alone) {
-            let expected = "a unit, or counts with units, such as 1m30s";
-            return Err(unexpected(&rest[..end], expected));
-        }
-        let count = match is_alone {
-            true => 1,
-            false => parse_number("count", count)?,
-        };
-        // `M` is no unit, because it could be minutes or months.
-        let lower = name.to_ascii_lowercase();
-        let is_named = |(names, _): &(&[&str], _)| name != "M" && names.contains(&&*lower);
-        let unit = UNITS.iter().position(is_named);
-        let unit = unit.ok_or_else(|| unknown("unit", name, UNIT))?;
-        if last.is_some_and(|last| last >= unit) {
-            let name = quote(name);
-            return Err(format!("unit {name} is not smaller than the one before it"));
-        }
-        last = Some(unit);
-        micros = micros.saturating_add(count.saturating_mul(UNITS[unit].1 / 1_000));
-        rest = &rest[end..];
-    }
-    Ok(Duration::from_micros(micros))
+    let counts = text.to_lowercase().replace('_', "");
+    let is_unit = !text.contains(|c: char| c.is_ascii_digit());
+    let counts = if is_unit {
+        format!("1{counts}")
+    } else {
+        counts
+    };
+    // `M` could be minutes or months.
+    let is_ambiguous = text
+        .split(|c: char| !c.is_alphabetic())
+        .any(|unit| unit == "M");
+    let window = humantime::parse_duration(&counts).ok();
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
+    let window = window.filter(|_| text.chars().all(is_plain) && !is_ambiguous);
+    window.ok_or_else(|| unexpected(text, WINDOW))
 }
 
 fn parse_algorithm<'a>(
@@ -214,33 +197,24 @@ fn parse_algorithm<'a>(
             };
             Algorithm::FixedWindow { start }
         }
-        _ => return Err(unknown("algorithm", name, ALGORITHM)),
+        _ => {
+            let name = quote(name);
+            return Err(format!("unknown algorithm {name}, expected {ALGORITHM}"));
+        }
     })
 }
 
-/// The number, if it is no larger than numbers of requests can be.
+/// A number of requests or of their units: digits that may have single `_` between them.
 fn parse_count(what: &str, text: &str) -> Result<u32, String> {
-    u32::try_from(parse_number(what, text)?).map_err(|_| {
-        let text = quote(text);
-        format!("{what} {text} is too large, expected at most 4_294_967_295")
-    })
-}
-
-/// The number, or the largest one if it is larger; digits that may have single `_` between them.
-fn parse_number(what: &str, text: &str) -> Result<u64, String> {
     let is_digits = |group: &str| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit());
+    let quoted = quote(text);
     if !text.split('_').all(is_digits) {
-        let text = quote(text);
         return Err(format!(
-            "{what} {text} is not a whole number, expected digits, such as 5_000"
+            "{what} {quoted} is not a whole number, expected digits, such as 5_000"
         ));
     }
-    Ok(text.replace('_', "").parse().unwrap_or(u64::MAX))
-}
-
-/// True for the characters of numbers, and of texts that people take for numbers, such as `1.5`, `5,000` and `-1`.
-fn is_numeric(c: char) -> bool {
-    c.is_ascii_digit() || matches!(c, '_' | '.' | ',' | '+' | '-')
+    let number = text.replace('_', "").parse();
+    number.map_err(|_| format!("{what} {quoted} is too large, expected at most 4_294_967_295"))
 }
 
 /// The parts before and after the first such character, if neither is empty.
@@ -254,10 +228,6 @@ fn unexpected(part: &str, expected: &str) -> String {
         "" => format!("unexpected end of text, expected {expected}"),
         _ => format!("unexpected {}, expected {expected}", quote(part)),
     }
-}
-
-fn unknown(what: &str, name: &str, expected: &str) -> String {
-    format!("unknown {what} {}, expected {expected}", quote(name))
 }
 
 /// The beginning of a text, between quotation marks and without control characters.
@@ -276,9 +246,7 @@ struct Window(Duration);
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0.as_nanos();
-        // No limiter accepts nanoseconds, but an error has to show them.
-        let shown = UNITS.map(|(names, nanos)| (names[0], nanos));
-        for (symbol, nanos) in shown.into_iter().chain([("ns", 1)]) {
+        for (symbol, nanos) in UNITS {
             let nanos = u128::from(nanos);
             if self.0.as_nanos() == nanos {
                 return f.write_str(symbol);

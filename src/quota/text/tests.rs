@@ -13,11 +13,12 @@ fn every_spelling_of_a_quota_is_read_and_the_first_one_is_shown() {
         1000000/d|1_000_000/1d
         100/m|100/60s|100/min
         600/1m30s|600/90s
-        1/1h5s|1/1h00m05s|1/1hr5seconds
-        5/1s500ms|5/1_500ms|5/1500MS
+        1/1h5s|1/1h00m05s|1/1hr5seconds|1/5s1h
+        5/1s500ms|5/1_500ms|5/1.5s|5/1500ms
+        1/7d|1/week
         1/2d3h|1/2days3hrs
         1/3650d|1/3_650d
-        9/us|9/1\u{b5}s|9/\u{3bc}s
+        9/us|9/1\u{b5}s
         100/m sliding-buckets buckets=10|100/m sliding-buckets buckets=1_0
         100/m spacing|100/m   spacing |100/m Spacing
         100/m leaky-bucket capacity=1000|100/m leaky-bucket capacity=1_000
@@ -71,15 +72,11 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         limit "LIMIT" DIGITS => ten/s|-1/s|1.5/s|5,000/s|_1/s|1__0/s|١/s
         limit "4294967296" is too large, expected at most 4_294_967_295 => 4294967296/d
         the limit is zero => 0/s
-        unknown unit "WINDOW", UNITS => 10/fortnight|10/ns|10/s/s|10/M
-        unknown unit "M", UNITS => 10/1M
-        unexpected "60", EXPECTED UNIT => 10/60|10/1m60 spacing
-        unexpected "h", EXPECTED UNIT => 10/h30m
-        count "1.5" DIGITS => 10/1.5h
-        count "-5" DIGITS => 10/1h-5m
-        unit "min" is not smaller than the one before it => 10/1m2min|10/1s2min
+        unexpected "WINDOW", EXPECTED UNIT => 10/fortnight|10/s/s|10/M|10/1M|10/60|10/h30m|10/1h-5m|10/99999999999999999999d
+        unexpected "1m60", EXPECTED UNIT => 10/1m60 spacing
+        the window is not in whole microseconds => 10/ns
         the window is zero => 10/0s
-        the window is longer than ten years => 10/3651d|1/99999999999999999999d
+        the window is longer than ten years => 10/3651d|1/999999999999d
         unknown algorithm "LAST", EXPECTED ALGORITHM => 1/s gcr|1/1m 30s
         unknown algorithm "burst=2", EXPECTED ALGORITHM => 1/s burst=2 gcra
         unexpected end of text, expected burst=COUNT => 1/s gcra |1/s gcra
@@ -93,7 +90,7 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         the limit is zero => 0 concurrent
         unexpected "LAST", expected lease=TIME => 5 concurrent burst=3|5 concurrent now
         unexpected "LAST", expected the end of the text => 5 concurrent lease=5s now
-        unexpected "s", EXPECTED UNIT => 5 concurrent lease=s5
+        unexpected "s5", EXPECTED UNIT => 5 concurrent lease=s5
         the lease is shorter than a second => 5 concurrent lease=999ms|5 concurrent lease=0s
         the lease is longer than ten years => 5 concurrent lease=4000d
         a concurrency limit counts concurrent-requests => 5 concurrent unit=tokens
@@ -111,10 +108,9 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
             "DIGITS",
             "is not a whole number, expected digits, such as 5_000",
         ),
-        ("UNITS", "expected one of d, h, m, s, ms, us"),
         (
             "EXPECTED UNIT",
-            "expected a unit, or counts with units, such as 1m30s",
+            "expected a unit, or counts with units, such as s, 90s or 1m30s",
         ),
         ("EXPECTED ALGORITHM", &format!("expected {ALGORITHM}")),
         (
@@ -148,11 +144,11 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
 fn messages_stay_on_one_short_line_whatever_the_text() {
     let long = format!("10/{}", "week".repeat(10_000)).parse::<Quota>();
     let expected = format!(
-        "quota \"10/{w}w\"…: unknown unit \"{w}week\"…, expected one of d, h, m, s, ms, us",
+        "quota \"10/{w}w\"…: unexpected \"{w}week\"…, expected a unit, or counts with units, such as s, 90s or 1m30s",
         w = "week".repeat(9),
     );
     assert_eq!(long.unwrap_err().to_string(), expected);
     let control = "10/s\0\u{1b}[31m\u{202e}".parse::<Quota>().unwrap_err();
-    assert!(control.to_string().contains(r#""s\0\u{1b}[""#));
+    assert!(control.to_string().contains(r#""s\0\u{1b}[31m\u{202e}""#));
     assert!(!control.to_string().contains(char::is_control));
 }
