@@ -150,7 +150,7 @@ mod tests {
     }
 
     async fn pause(permit: Permit, time: Duration) {
-        let applying = apply(permit, &Advice::pause(time)).unwrap();
+        let applying = apply(&permit, &Advice::pause(time)).unwrap();
         applying.await.unwrap().unwrap();
     }
 
@@ -162,7 +162,7 @@ mod tests {
         tokio::time::advance(SECOND).await;
         pause(quick, SECOND * 3).await;
         tokio::time::advance(SECOND).await;
-        assert!(apply(slow, &Advice::pause(SECOND * 3)).is_none());
+        assert!(apply(&slow, &Advice::pause(SECOND * 3)).is_none());
         assert_eq!(delay(&limiter).await, SECOND * 2);
         // A request that departed since says something new.
         let later = depart(&limiter).await;
@@ -180,9 +180,9 @@ mod tests {
         let (one, mut two, three) = (one.await, two.await, three.await);
         let places = two.take_place();
         // Some are left, or the requests of this limiter may use them.
-        assert!(apply(one, &advice(1)).is_none());
+        assert!(apply(&one, &advice(1)).is_none());
         assert_eq!(left().await, 7);
-        apply(two, &advice(0)).unwrap().await.unwrap().unwrap();
+        apply(&two, &advice(0)).unwrap().await.unwrap().unwrap();
         assert_eq!(left().await, 0);
         tokio::time::advance(SECOND * 2).await;
         assert_eq!(left().await, 7);
