@@ -46,16 +46,15 @@ async fn main() -> anyhow::Result<()> {
             builder = builder.store(RedisStore::connect(redis).await?);
         }
         let throttle = ThrottleMiddleware::new(builder.build()?);
-        let (throttle, headline) = if feedback {
-            (throttle, "with feedback")
-        } else {
-            (throttle.without_feedback(), "without feedback")
-        };
         // The provider is local, so ignore proxy settings of the environment.
         let plain = reqwest::Client::builder().no_proxy().build()?;
-        let client = reqwest_middleware::ClientBuilder::new(plain)
-            .with(throttle)
-            .build();
+        let client = reqwest_middleware::ClientBuilder::new(plain);
+        let (client, headline) = if feedback {
+            (client.with(throttle), "with feedback")
+        } else {
+            (client.with(throttle.without_feedback()), "without feedback")
+        };
+        let client = client.build();
         println!("{REQUESTS} requests, {headline}:");
         let start = Instant::now();
         let requests = (0..REQUESTS).map(|_| request(&client, &provider, start));
