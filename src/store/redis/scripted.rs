@@ -72,8 +72,9 @@ impl RedisStore {
                         // The clock was read before the call was sent.
                         answer.origin.sent = begun;
                     }
-                    for (place, answer) in places.clone().zip(answer.each(places.len())) {
-                        results[place] = result(&calls[place], answer, server).transpose();
+                    let latest = answers(&calls[places.clone()], answer, server);
+                    for (result, answer) in results[places].iter_mut().zip(latest) {
+                        *result = answer.transpose();
                     }
                 }
             }
@@ -143,24 +144,32 @@ impl RedisStore {
     }
 }
 
-/// Reads the answer of a script that counts on this server.
-fn result(
-    named: &NamedCall,
+/// Reads the answers of a script that counts on this server.
+fn answers(
+    calls: &[NamedCall],
     answered: CommandAnswer,
     server: u64,
-) -> Result<Option<Done>, StoreError> {
+) -> Vec<Result<Option<Done>, StoreError>> {
     let origin = answered.origin;
-    let value = answered.into_value().map_err(naming(&named.name))?;
-    let (answer, now) = wire::answer(&value, named.call.policy.counters()).ok_or_else(strange)?;
-    if named.is_strict() && origin.server != server {
-        // The next call counts on the new server, and finds out what was lost.
-        return Err(
-            StoreError::new("the call was answered by a new redis server").outcome_unknown(),
-        );
-    }
-    match answer {
-        Answer::Done(answer) => Ok(Some((answer, Reading { now, origin }))),
-        Answer::Shape => Ok(None),
-        Answer::Unrecognized => Err(unrecognized(&named.name)),
-    }
+    let value = answered.into_value();
+    let mut read = value.as_ref().ok().and_then(wire::answers);
+    let each = calls.iter().map(|named| {
+        if let Err(error) = &value {
+            return Err(naming(&named.name)(error.clone()));
+        }
+        let (now, bytes) = read.as_mut().ok_or_else(strange)?;
+        let answer = wire::answer(bytes, named.call.policy.counters()).map_err(|_| strange())?;
+        if named.is_strict() && origin.server != server {
+            // The next call counts on the new server, and finds out what was lost.
+            return Err(
+                StoreError::new("the call was answered by a new redis server").outcome_unknown(),
+            );
+        }
+        match answer {
+            Answer::Done(answer) => Ok(Some((answer, Reading { now: *now, origin }))),
+            Answer::Shape => Ok(None),
+            Answer::Unrecognized => Err(unrecognized(&named.name)),
+        }
+    });
+    each.collect()
 }
