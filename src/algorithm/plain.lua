@@ -13,6 +13,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
   local late = 2 * round_trip
   local deadline = now + (late > 20000 and late or 20000)
   for nth = 1, #ARGV - 1 do repeat
+    if work > 1000 then break end
     local arg, key = ARGV[nth + 1], KEYS[nth]
     local raw = redis.pcall('GET', key) or '' --whole
     local raw = redis.pcall('GETRANGE', key, '0', '@last') --ring
@@ -37,6 +38,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       front, announced, expires, size, @read = unpack('<c5I2I7I4@formats', raw) --ring
       if front ~= 'tt\1\@flags\@quotas' or @differs then break end
     end
+    work = work + announced
     local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
     --@load
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring

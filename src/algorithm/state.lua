@@ -17,7 +17,7 @@
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it. A nudge is <I7 I7> the two processes that it is for, or 0 for all; the key
 -- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
---   requests overtake others; 8 more if the end of the answer is there); if done,
+--   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there); if done,
 --   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
 --   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
@@ -57,7 +57,8 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
-local answers = {}
+-- The announcements of all keys so far. Other commands wait while this script runs.
+local answers, work = {}, 0
 --@plain
 --@algorithms
 -- Nothing departs earlier.
@@ -96,6 +97,10 @@ end
 
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
+if work > 1000 then
+  answers[nth] = '\5'
+  break
+end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
 raw = redis.pcall('GET', key) --whole
@@ -126,6 +131,7 @@ if shape then
   answers[nth] = '\2'
   break
 end
+work = work + announced
 local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local cost0 = <<cost&| + >> --units
@@ -139,14 +145,16 @@ local padded = tail .. rep('\0', 128)
 local fair
 if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
 flags = flags % 16
-local stored = ''
-if flags >= 8 then
-  stored = sub(tail, at, at + byte(padded, at))
-  at, flags = at + #stored, flags - 8
-end
-if stored ~= counted and raw ~= '' then
-  answers[nth] = '\2'
-  break
+do
+  local stored = ''
+  if flags >= 8 then
+    stored = sub(tail, at, at + byte(padded, at))
+    at, flags = at + #stored, flags - 8
+  end
+  if stored ~= counted and raw ~= '' then
+    answers[nth] = '\2'
+    break
+  end
 end
 local is_held = flags % 2 == 1
 local paused, commanded = 0, 0

@@ -267,7 +267,7 @@ impl Dispatcher {
         Some(Lease { until, renew })
     }
 
-    /// A number that no other call, flight or queue has.
+    /// A number that no other batch, flight or queue has.
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -444,7 +444,10 @@ impl Dispatcher {
         let mut woken = Woken::new();
         let begun = Instant::now();
         let queues = queues.iter();
-        let begun = queues.filter_map(|queue| self.begin(queue, begun, None, &mut woken));
+        // Calls that share a number may be alike, so that the store answers them together.
+        let mut number = self.next_number();
+        let begun =
+            queues.filter_map(|queue| self.begin(queue, &mut number, begun, None, &mut woken));
         let (sent, takes): (Vec<Sent>, Vec<Call>) = begun.unzip();
         wake(woken);
         if !sent.is_empty() {
@@ -464,7 +467,8 @@ impl Dispatcher {
                 continue;
             }
             let mut woken = Woken::new();
-            let begun = self.begin(queue, Instant::now(), Some(error), &mut woken);
+            let (mut number, begun) = (self.next_number(), Instant::now());
+            let begun = self.begin(queue, &mut number, begun, Some(error), &mut woken);
             wake(woken);
             if let Some((sent, take)) = begun
                 && let Some(answer) = self.fallback.store.call(vec![take]).take_ready()
@@ -482,10 +486,12 @@ impl Dispatcher {
         }
     }
 
-    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store.
+    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store. The number is
+    /// replaced if it may be less than that of an earlier call of the queue.
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
+        number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
         woken: &mut Woken,
@@ -501,8 +507,11 @@ impl Dispatcher {
                 (current.policy.clone(), &self.clock, round_trip)
             }
         };
-        let number = self.next_number();
         locked.call_due()?;
+        if *number != self.numbers.load(Ordering::Relaxed) {
+            *number = self.next_number();
+        }
+        let number = *number;
         let largest = policy.largest_costs();
         let mut asked = locked.begin(number, &largest, outage, clock.shows(), woken);
         asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();

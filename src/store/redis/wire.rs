@@ -19,6 +19,8 @@ pub(super) enum Answer {
     Shape,
     /// The value was not written by this version of the crate.
     Unrecognized,
+    /// The script has worked for too long: call again.
+    Later,
 }
 
 /// Writes the first part of a call: it names the kinds of the quotas, and thus the script. Calls with the same head may
@@ -161,6 +163,7 @@ pub(super) fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Ans
         }),
         2 => Answer::Shape,
         3 => Answer::Unrecognized,
+        5 => Answer::Later,
         _ => Answer::Done(taken(status, bytes, counters)?),
     })
 }

@@ -99,6 +99,7 @@ impl Lua {
             }
             Answer::Shape => None,
             Answer::Unrecognized => panic!("the value is not recognized"),
+            Answer::Later => panic!("a single call is done at once"),
         }
     }
 }
