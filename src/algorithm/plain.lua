@@ -7,7 +7,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
   -- The last call for a key without a value, what it has written, and its answer. Alike calls get the same.
   local fresh_call, fresh_value, fresh_life, fresh_answer --whole
   -- The bytes of an announcement without demand, and an answer of one grant.
-  local idle, one_grant = '\18\0', rep('\0', 8) .. '\1\0'
+  local idle, one_grant = '\18\0', '\0\0\0\0\0\0\0\0\1\0'
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
@@ -89,13 +89,13 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. rest .. logs --ring
     local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @written, --whole
       process, deadline, idle, number, record, units) .. rest .. logs --whole
-    local has_life = is_late or is_given --ring
-    local has_life = is_late or is_given or #value ~= #raw --whole
-    local life = has_life and format('%d', (expires - now) / 1000 + 1)
+    local life = (is_late or is_given) and format('%d', (expires - now) / 1000 + 1)
     if life then --whole
       call('SET', key, value, 'PX', life) --whole
-    else --whole
+    elseif #value == #raw then --whole
       call('SETRANGE', key, '0', value) --whole
+    else --whole
+      call('SET', key, value, 'KEEPTTL') --whole
     end --whole
     call('SETRANGE', key, '0', front) --ring
     call('SETRANGE', key, rings, tail) --ring
