@@ -700,9 +700,9 @@ impl State {
                 };
             }
             let last = self.announced.swap_remove(place);
-            if corrections.lost == 0 {
+            if corrections.is_empty() {
                 idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
-            } else if last.number >= corrections.lost {
+            } else if corrections.lost != 0 && last.number >= corrections.lost {
                 for granted in last.granted {
                     for (unit, units) in granted.units.each() {
                         self.settle(&Settlement {

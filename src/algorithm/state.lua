@@ -296,7 +296,7 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
-    is_idle = not waits and lost == 0 and not was_lost and bytes > (has_share and 14 or 7)
+    is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
     if is_idle then mine = sub(tail, at, next - 1) end
   else
     is_other, others = true, others + 1
