@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::{Answer, CounterSet, Lease, Standing, Turn, Woken};
+use crate::queue::{Answer, CounterSet, Lease, NEIGHBOURS, Standing, Turn, Woken};
 use crate::store::{Answered, Call, MemoryStore, Nudge, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
@@ -62,6 +62,9 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 /// A longer wait without a bound may surprise the user.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
+/// The most groups of departing requests for which a call waits, as each takes a moment.
+const MOST_GROUPS: usize = 8;
+
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -85,6 +88,8 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
+    /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
+    departing: AtomicUsize,
     telemetry: StoreTelemetry,
 }
 
@@ -217,6 +222,7 @@ impl Dispatcher {
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
+            departing: AtomicUsize::new(0),
             telemetry: StoreTelemetry::new(label),
         });
         let weak = Arc::downgrade(&this);
@@ -684,6 +690,15 @@ impl Dispatcher {
                 return;
             }
         };
+        let granted = |taken: &Taken| {
+            taken
+                .grants
+                .iter()
+                .map(|it| it.requests as usize)
+                .sum::<usize>()
+        };
+        let most = answered.answers.iter().flatten().map(granted).max();
+        self.departing.store(most.unwrap_or(0), Ordering::Relaxed);
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -922,8 +937,11 @@ impl Task {
                         (self.dispatcher).send(flight, || self.dispatcher.store.ping(&key));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
-                    // Requests that are about to be polled share the next call.
-                    yield_now().await;
+                    // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
+                    let departing = self.dispatcher.departing.load(Ordering::Relaxed);
+                    for _ in 0..=(departing / NEIGHBOURS).min(MOST_GROUPS) {
+                        yield_now().await;
+                    }
                 }
             }
         }
