@@ -9,6 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+pub(crate) use self::departures::NEIGHBOURS;
 use self::departures::{Departing, Departures};
 
 use crate::algorithm::{Corrections, Costs, Demand, Holding, Mode, Settlement, Take, Units};

@@ -113,7 +113,11 @@ if not start$ then start$, finish$, count$, last$ = 0, 0, 0, 0 end
 if now < start$ then break end
 local close = @aligned and now - now % window$ + window$ or start$ + window$
 if (@aligned or now < finish$) and record >= close and not (@aligned and now % window$ == 0) then break end
-if (now < finish$ and count$ or 0) + units > limit$ then break end
+if now < finish$ and count$ == limit$ then
+  departs, reset = finish$, finish$
+elseif (now < finish$ and count$ or 0) + units > limit$ then
+  break
+end
 
 --@record
 if (@aligned and record or now) < finish$ then

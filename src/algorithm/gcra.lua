@@ -79,7 +79,8 @@ local tolerance$ = @spaced and interval$ or span(burst$, interval$)
 --@room
 due$, last$ = due$ or 0, last$ or 0
 local each$ = span(cost, interval$)
-if (@spaced and due$ or due$ + each$ - tolerance$) > now then break end
+local ready = @spaced and due$ or due$ + each$ - tolerance$
+if ready > now then departs, reset = ready, due$ end
 local soonest$ = due$ > record and due$ or record
 if requests > 1 and now + (@spaced and each$ or tolerance$) - soonest$ < requests * each$ then break end
 

@@ -705,6 +705,7 @@ impl State {
         let counters = self.counters.iter();
         let counters = counters.filter(|_| !corrections.is_empty());
         let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
+        let mut idle = None;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {
@@ -714,7 +715,9 @@ impl State {
                 };
             }
             let last = self.announced.swap_remove(place);
-            if corrections.lost != 0 && last.number >= corrections.lost {
+            if corrections.is_empty() {
+                idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
+            } else if corrections.lost != 0 && last.number >= corrections.lost {
                 for granted in last.granted {
                     for (unit, units) in granted.units.each() {
                         self.settle(&Settlement {
@@ -791,6 +794,9 @@ impl State {
                     SmallVec::new()
                 },
             });
+        } else {
+            // A call that changes nothing leaves the grants that may be taken back.
+            self.announced.extend(idle);
         }
         self.places_mut().map(Concurrent::end_call);
         self.written(now);

@@ -1,25 +1,35 @@
--- The simplest calls: one unit, one cost, all requests may depart at once, and no other process waits. Their answers and
--- values are those of the rest of the script, in half of the time. All other calls get no answer here. Not for policies of
--- many quotas, as Lua has at most 200 local variables.
+-- The simplest calls: one unit, one cost, all requests may depart at once, or the only one does not wait, and no other
+-- process waits. Their answers and values are those of the rest of the script, in half of the time. All other calls get no
+-- answer here. Not for policies of many quotas, as Lua has at most 200 local variables.
 
 if operation < 2 and special == 0 and names == '' and not has_share then
-  local format, answered = string.format, 0
+  local format, are_plain = string.format, true
+  -- The last call for a key without a value, what it has written, and its answer. Alike calls get the same.
+  local fresh_call, fresh_value, fresh_life, fresh_answer --whole
   -- The bytes of an announcement without demand, and an answer of one grant.
-  local idle, one_grant = '\18\0', rep('\0', 8) .. '\1\0'
+  local idle, one_grant = '\18\0', '\0\0\0\0\0\0\0\0\1\0'
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
   local deadline = now + (late > 20000 and late or 20000)
   for nth = 1, #ARGV - 1 do repeat
+    if work > 1000 then break end
     local arg, key = ARGV[nth + 1], KEYS[nth]
+    local raw = redis.pcall('GET', key) or '' --whole
+    local raw = redis.pcall('GETRANGE', key, '0', '@last') --ring
+    if raw == '' then break end --ring
+    -- Calls of a batch often differ in the arrival alone. It does not matter here.
+    local is_fresh = raw == '' and #arg == 35 --whole
+    if is_fresh and sub(arg, 1, 21) == fresh_call then --whole
+      call('SET', key, fresh_value, 'PX', fresh_life) --whole
+      answers[nth] = fresh_answer --whole
+      break --whole
+    end --whole
     local number, _, cost, count = unpack('<I7I7I4B', arg)
     if count == 0 or cost == 0 or number == 0 then break end
     local units = unpack('<I7', arg, count * 14 + 15)
     local requests = units / cost
     if requests % 1 > 0 or units > 4294967295 then break end
-    local raw = redis.pcall('GET', key) or '' --whole
-    local raw = redis.pcall('GETRANGE', key, '0', '@last') --ring
-    if raw == '' then break end --ring
     local front, announced, size, expires, @read = '', 0, 0, 0
     if raw ~= '' then
       -- An error is a table without entries.
@@ -28,11 +38,12 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       front, announced, expires, size, @read = unpack('<c5I2I7I4@formats', raw) --ring
       if front ~= 'tt\1\@flags\@quotas' or @differs then break end
     end
+    work = work + announced
     local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
     --@load
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring
     if #tail ~= size then break end --ring
-    local rest, from, others, latest = '', at, 1, deadline
+    local rest, from, others, latest, is_same = '', at, 1, deadline, true
     for _ = 1, announced do
       if at + 22 > #tail then break end
       local who, ends, bytes, before = unpack('<I7I7I2I7', tail, at)
@@ -41,7 +52,11 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       if who == process then
         if waits and at + 43 <= #tail then before = unpack('<I7', tail, at + 37) end
         if is_kept and before >= number then break end
+        -- A refusal keeps grants that may be taken back.
+        is_same = is_same and is_kept and bytes > 7 and not waits
         is_kept = false
+      elseif not is_kept then
+        is_same = false
       end
       if is_kept then
         if waits and ends + 250000 >= now then break end
@@ -55,8 +70,14 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     end
     if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then break end
     if at > from then rest = rest .. sub(tail, from, at - 1) end
-    local remaining, reset, finish = 4294967295, 0, latest + 10000000
+    local departs, remaining, reset, finish = now, 4294967295, 0, latest + 10000000
     --@room
+    if departs > now then
+      if operation == 1 and units == 1 and is_same and departs > now + horizon and @quotas == 1 then
+        answers[nth] = pack('<BI4I7I7BI2I7', 0, 0, reset, 0, 1, 0, departs)
+      end
+      break
+    end
     --@record
     if reset > finish then finish = reset end
     if remaining < 0 then remaining = 0 end
@@ -68,19 +89,21 @@ if operation < 2 and special == 0 and names == '' and not has_share then
     tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. rest .. logs --ring
     local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @written, --whole
       process, deadline, idle, number, record, units) .. rest .. logs --whole
-    local has_life = is_late or is_given --ring
-    local has_life = is_late or is_given or #value ~= #raw --whole
-    local life = has_life and format('%d', (expires - now) / 1000 + 1)
+    local life = (is_late or is_given) and format('%d', (expires - now) / 1000 + 1)
     if life then --whole
       call('SET', key, value, 'PX', life) --whole
-    else --whole
+    elseif #value == #raw then --whole
       call('SETRANGE', key, '0', value) --whole
+    else --whole
+      call('SET', key, value, 'KEEPTTL') --whole
     end --whole
     call('SETRANGE', key, '0', front) --ring
     call('SETRANGE', key, rings, tail) --ring
     if life then call('PEXPIRE', key, life) end --ring
-    answered = answered + 1
-    answers[nth] = pack('<BI7I4I7c10I7I7I4', 0, now, remaining, reset, one_grant, now, record, requests)
-  until true end
-  if answered == #ARGV - 1 then return answers end
+    answers[nth] = pack('<BI4I7c10I7I7I4', 0, remaining, reset, one_grant, now, record, requests)
+    if is_fresh then --whole
+      fresh_call, fresh_value, fresh_life, fresh_answer = sub(arg, 1, 21), value, life, answers[nth] --whole
+    end --whole
+  until true are_plain = are_plain and answers[nth] end
+  if are_plain then return pack('<I7', now) .. concat(answers) end
 end

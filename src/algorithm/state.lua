@@ -16,12 +16,12 @@
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
 --   has it. A nudge is <I7 I7> the two processes that it is for, or 0 for all; the key
--- Returns: for each key, the error of a value of another type, or <B I7> status (0: done, 1: outdated, 2: shape,
---   3: unrecognized, 4: done, and later requests overtake others), now; if done,
+-- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
+--   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there); if done,
 --   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
 --   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
---   if one of them is not 0, <I7 I7 I7 I7> paused until, quarantined until, generation, version
+--   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version
 -- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
 -- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
@@ -57,7 +57,8 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
-local answers = {}
+-- The announcements of all keys so far. Other commands wait while this script runs.
+local answers, work = {}, 0
 --@plain
 --@algorithms
 -- Nothing departs earlier.
@@ -96,12 +97,18 @@ end
 
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
+if work > 1000 then
+  answers[nth] = '\5'
+  break
+end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
 raw = redis.pcall('GET', key) --whole
 raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
 if type(raw) == 'table' then
-  answers[nth] = raw
+  -- The value of another type is the matter of its key alone.
+  if not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
+  answers[nth] = '\3'
   break
 end
 raw = raw or ''
@@ -111,7 +118,7 @@ if raw ~= '' then
   local magic, quotas
   magic, flags, quotas, announced, expires, size = unpack('<c3BBI2I7I4', #raw < 18 and rep('?', 18) or raw)
   if magic ~= 'tt\1' then
-    answers[nth] = pack('<BI7', 3, now)
+    answers[nth] = '\3'
     break
   end
   shape = quotas ~= @quotas or #raw < @head
@@ -121,9 +128,10 @@ if raw ~= '' then
 end
 load$()
 if shape then
-  answers[nth] = pack('<BI7', 2, now)
+  answers[nth] = '\2'
   break
 end
+work = work + announced
 local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local cost0 = <<cost&| + >> --units
@@ -137,14 +145,16 @@ local padded = tail .. rep('\0', 128)
 local fair
 if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
 flags = flags % 16
-local stored = ''
-if flags >= 8 then
-  stored = sub(tail, at, at + byte(padded, at))
-  at, flags = at + #stored, flags - 8
-end
-if stored ~= counted and raw ~= '' then
-  answers[nth] = pack('<BI7', 2, now)
-  break
+do
+  local stored = ''
+  if flags >= 8 then
+    stored = sub(tail, at, at + byte(padded, at))
+    at, flags = at + #stored, flags - 8
+  end
+  if stored ~= counted and raw ~= '' then
+    answers[nth] = '\2'
+    break
+  end
 end
 local is_held = flags % 2 == 1
 local paused, commanded = 0, 0
@@ -167,7 +177,7 @@ if flags >= 4 then
 end
 
 if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
-  answers[nth] = pack('<BI7', 3, now)
+  answers[nth] = '\3'
   break
 end
 
@@ -233,7 +243,7 @@ if was_lost or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
-  answers[nth] = pack('<BI7', 1, now) --places
+  answers[nth] = '\1' --places
   break --places
 end --places
 opens = paused > quarantined and paused or quarantined
@@ -257,6 +267,8 @@ local overtakes = false
 local is_same = true
 -- The other announcements, and the places of those that are removed or replaced.
 local others, cuts, start, latest = 0, nil, at, 0
+-- The announcement of this process. A call that changes nothing leaves the grants that may be taken back.
+local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 for _ = 1, announced do
@@ -267,13 +279,13 @@ for _ = 1, announced do
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
   local place, waits, is_other = at + 16, bytes >= 32768, false
   if waits then bytes, place = bytes - 32768, place + @demand end
-  local next = at + 16 + bytes
+  local next, is_idle = at + 16 + bytes, false
   if deadline + 10000000 <= now then
     -- It is forgotten.
   elseif who == process and operation < 3 then
     local before = unpack('<I7', padded, place)
     if number ~= 0 and before >= number and operation < 2 then
-      answers[nth] = pack('<BI7', 1, now)
+      answers[nth] = '\1'
       break
     end
     if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
@@ -284,6 +296,8 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
+    is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
+    if is_idle then mine = sub(tail, at, next - 1) end
   else
     is_other, others = true, others + 1
     if fair and who % 2048 >= 128 then fair.has_shares = true end
@@ -321,7 +335,7 @@ for _ = 1, announced do
     end
   end
   if was_lost or not is_other then
-    is_same = false
+    is_same = is_same and is_idle
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
@@ -337,7 +351,7 @@ for _ = 1, announced do
 end
 if answers[nth] then break end
 if at ~= #tail + 1 - logs and raw ~= '' then
-  answers[nth] = pack('<BI7', 3, now)
+  answers[nth] = '\3'
   break
 end
 -- The other announcements together, unless the one of this process may replace a single one in its place.
@@ -364,7 +378,7 @@ if live > 0 then
 end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
-local next_call, mine, @list(granted) = 0, '', @list(0)
+local next_call, @list(granted) = 0, @list(0)
 local is_changed, is_nudge = operation ~= 2, false
 if operation < 3 then
   local returned = 0
@@ -566,6 +580,10 @@ if operation < 3 then
     end
     others = others + 1
     if deadline > latest then latest = deadline end
+  elseif mine ~= '' then
+    local deadline = unpack('<I7', mine, 8)
+    others = others + 1
+    if deadline > latest then latest = deadline end
   end
   is_same = false --places
   if fair then
@@ -607,7 +625,7 @@ if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
 if shape then
-  answers[nth] = pack('<BI7', 2, now)
+  answers[nth] = '\2'
   break
 end
 if is_changed then
@@ -676,7 +694,7 @@ if operation > 1 then generation, version = 0, 0 end
 expected = places.occupancy() .. expected --places
 local holds = ''
 if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-answers[nth] = pack('<BI7@costsI7I7BI2', overtakes and operation < 2 and 4 or 0, now, <<remaining&>>, reset, next_call, expected_count, grant_count)
+answers[nth] = pack('<B@costsI7I7BI2', (overtakes and operation < 2 and 4 or 0) + (holds ~= '' and 8 or 0), <<remaining&>>, reset, next_call, expected_count, grant_count)
   .. expected .. grants .. holds
 until true end
-return answers
+return pack('<I7', now) .. concat(answers)

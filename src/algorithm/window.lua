@@ -297,8 +297,11 @@ if count$ > 0 then
   end
   used$ = (total$ - base$) % 4294967296
 end
-if used$ + units > limit$ or count$ > 0 and rounded$ < last$ then break end
-if count$ == 0 or rounded$ > last$ then
+if used$ == limit$ then
+  departs, reset = first$ + window$, last$ + window$
+elseif used$ + units > limit$ or count$ > 0 and rounded$ < last$ then
+  break
+elseif count$ == 0 or rounded$ > last$ then
   if count$ == (room$ < 1000 and room$ or 1000) then break end --ring
   if count$ == 1000 then break end --whole
   changed$ = pack('<I7I4', rounded$, total$)

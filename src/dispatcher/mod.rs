@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::{Answer, CounterSet, Lease, Standing, Turn, Woken};
+use crate::queue::{Answer, CounterSet, Lease, NEIGHBOURS, Standing, Turn, Woken};
 use crate::store::{Answered, Call, MemoryStore, Nudge, Operation, Reply, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
@@ -62,6 +62,9 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 /// A longer wait without a bound may surprise the user.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
+/// The most groups of departing requests for which a call waits, as each takes a moment.
+const MOST_GROUPS: usize = 8;
+
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -86,6 +89,8 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
+    /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
+    departing: AtomicUsize,
     telemetry: StoreTelemetry,
 }
 
@@ -218,6 +223,7 @@ impl Dispatcher {
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
+            departing: AtomicUsize::new(0),
             telemetry: StoreTelemetry::new(label),
         });
         let weak = Arc::downgrade(&this);
@@ -273,7 +279,7 @@ impl Dispatcher {
         at.saturating_duration_since(self.started).as_nanos() as u64 + 1
     }
 
-    /// A number that no other call, flight or queue has.
+    /// A number that no other batch, flight or queue has.
     fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -450,7 +456,10 @@ impl Dispatcher {
         let mut woken = Woken::new();
         let begun = Instant::now();
         let queues = queues.iter();
-        let begun = queues.filter_map(|queue| self.begin(queue, begun, None, &mut woken));
+        // Calls that share a number may be alike, so that the store answers them together.
+        let mut number = self.next_number();
+        let begun =
+            queues.filter_map(|queue| self.begin(queue, &mut number, begun, None, &mut woken));
         let (sent, takes): (Vec<Sent>, Vec<Call>) = begun.unzip();
         wake(woken);
         if !sent.is_empty() {
@@ -470,7 +479,8 @@ impl Dispatcher {
                 continue;
             }
             let mut woken = Woken::new();
-            let begun = self.begin(queue, Instant::now(), Some(error), &mut woken);
+            let (mut number, begun) = (self.next_number(), Instant::now());
+            let begun = self.begin(queue, &mut number, begun, Some(error), &mut woken);
             wake(woken);
             if let Some((sent, take)) = begun
                 && let Some(answer) = self.fallback.store.call(vec![take]).take_ready()
@@ -488,10 +498,12 @@ impl Dispatcher {
         }
     }
 
-    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store.
+    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store. The number is
+    /// replaced if it may be less than that of an earlier call of the queue.
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
+        number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
         woken: &mut Woken,
@@ -507,8 +519,11 @@ impl Dispatcher {
                 (current.policy.clone(), &self.clock, round_trip)
             }
         };
-        let number = self.next_number();
         locked.call_due()?;
+        if *number != self.numbers.load(Ordering::Relaxed) {
+            *number = self.next_number();
+        }
+        let number = *number;
         let largest = policy.largest_costs();
         let mut asked = locked.begin(number, &largest, outage, clock.shows(), woken);
         asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();
@@ -681,6 +696,15 @@ impl Dispatcher {
                 return;
             }
         };
+        let granted = |taken: &Taken| {
+            taken
+                .grants
+                .iter()
+                .map(|it| it.requests as usize)
+                .sum::<usize>()
+        };
+        let most = answered.answers.iter().flatten().map(granted).max();
+        self.departing.store(most.unwrap_or(0), Ordering::Relaxed);
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -919,8 +943,11 @@ impl Task {
                         (self.dispatcher).send(flight, || self.dispatcher.store.ping(&key));
                     }
                     let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
-                    // Requests that are about to be polled share the next call.
-                    yield_now().await;
+                    // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
+                    let departing = self.dispatcher.departing.load(Ordering::Relaxed);
+                    for _ in 0..=(departing / NEIGHBOURS).min(MOST_GROUPS) {
+                        yield_now().await;
+                    }
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::algorithm::{Costs, Mode};
 
 /// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
 /// others keep the order of arrival.
-const NEIGHBOURS: usize = 8;
+pub(crate) const NEIGHBOURS: usize = 8;
 
 /// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
 const STALLS: u32 = 4;

@@ -49,7 +49,7 @@ mod wire;
 /// Keeps state in a Redis or Valkey server of version 6.2 or later, or in a cluster of them, for all processes that
 /// use it.
 ///
-/// A batch of calls is one pipeline of scripts. A script serves up to 16 keys, or in a cluster one, by the server's
+/// A batch of calls is one pipeline of scripts. A script serves up to 64 keys, or in a cluster one, by the server's
 /// clock. The store needs the [rights](crate::guide::redis#rights) of the guide.
 ///
 /// The server must keep every key until it expires (`maxmemory-policy noeviction`), and its clock must not be set

@@ -13,7 +13,7 @@ use crate::algorithm::Writer;
 use crate::store::StoreError;
 
 /// The most keys of one script call, as no other command runs until it has ended.
-const MOST_KEYS: usize = 16;
+const MOST_KEYS: usize = 64;
 
 /// The bytes of most calls, without the name of the key.
 const CALL_BYTES: usize = 64;
@@ -25,6 +25,18 @@ struct Group {
     /// The script is sent as text.
     is_new: bool,
     places: Range<usize>,
+}
+
+impl Group {
+    /// One of the calls, whose script is known to the server.
+    fn single(&self, place: usize) -> Self {
+        Self {
+            head: Writer(self.head.0.clone()),
+            script: self.script,
+            is_new: false,
+            places: place..place + 1,
+        }
+    }
 }
 
 impl RedisStore {
@@ -61,19 +73,26 @@ impl RedisStore {
                 } else if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
                     // A value is damaged, or the keys are in several slots. The next calls take back grants that were
                     // made already.
-                    repeated.extend(places.map(|place| Group {
-                        head: Writer(group.head.0.clone()),
-                        is_new: false,
-                        places: place..place + 1,
-                        ..group
-                    }));
+                    repeated.extend(places.map(|place| group.single(place)));
                 } else {
                     if self.host_clock.is_some() {
                         // The clock was read before the call was sent.
                         answer.origin.sent = begun;
                     }
-                    for (place, answer) in places.clone().zip(answer.each(places.len())) {
-                        results[place] = result(&calls[place], answer, server).transpose();
+                    let latest = answers(&calls[places.clone()], answer, server);
+                    for (place, answer) in places.zip(latest) {
+                        results[place] = match answer {
+                            Ok((Answer::Done(taken), reading)) => Some(Ok((taken, reading))),
+                            Ok((Answer::Shape, _)) => None,
+                            Ok((Answer::Unrecognized, _)) => {
+                                Some(Err(unrecognized(&calls[place].name)))
+                            }
+                            Ok((Answer::Later, _)) => {
+                                repeated.push(group.single(place));
+                                None
+                            }
+                            Err(error) => Some(Err(error)),
+                        };
                     }
                 }
             }
@@ -143,24 +162,28 @@ impl RedisStore {
     }
 }
 
-/// Reads the answer of a script that counts on this server.
-fn result(
-    named: &NamedCall,
+/// Reads the answers of a script that counts on this server.
+fn answers(
+    calls: &[NamedCall],
     answered: CommandAnswer,
     server: u64,
-) -> Result<Option<Done>, StoreError> {
+) -> Vec<Result<(Answer, Reading), StoreError>> {
     let origin = answered.origin;
-    let value = answered.into_value().map_err(naming(&named.name))?;
-    let (answer, now) = wire::answer(&value, named.call.policy.counters()).ok_or_else(strange)?;
-    if named.is_strict() && origin.server != server {
-        // The next call counts on the new server, and finds out what was lost.
-        return Err(
-            StoreError::new("the call was answered by a new redis server").outcome_unknown(),
-        );
-    }
-    match answer {
-        Answer::Done(answer) => Ok(Some((answer, Reading { now, origin }))),
-        Answer::Shape => Ok(None),
-        Answer::Unrecognized => Err(unrecognized(&named.name)),
-    }
+    let value = answered.into_value();
+    let mut read = value.as_ref().ok().and_then(wire::answers);
+    let each = calls.iter().map(|named| {
+        if let Err(error) = &value {
+            return Err(naming(&named.name)(error.clone()));
+        }
+        let (now, bytes) = read.as_mut().ok_or_else(strange)?;
+        let answer = wire::answer(bytes, named.call.policy.counters()).map_err(|_| strange())?;
+        if named.is_strict() && origin.server != server {
+            // The next call counts on the new server, and finds out what was lost.
+            return Err(
+                StoreError::new("the call was answered by a new redis server").outcome_unknown(),
+            );
+        }
+        Ok((answer, Reading { now: *now, origin }))
+    });
+    each.collect()
 }

@@ -19,6 +19,8 @@ pub(super) enum Answer {
     Shape,
     /// The value was not written by this version of the crate.
     Unrecognized,
+    /// The script has worked for too long: call again.
+    Later,
 }
 
 /// Writes the first part of a call: it names the kinds of the quotas, and thus the script. Calls with the same head may
@@ -141,31 +143,35 @@ fn has_reserves(take: &Take) -> bool {
     take.reserves != Reserves::default()
 }
 
-/// Reads the answer of a script for these quotas, and its time. Returns `None` for other values.
-pub(super) fn answer(value: &Value, counters: &[Counter]) -> Option<(Answer, u64)> {
+/// Reads the time of a script's answer, and the bytes of the answer of each key. Returns `None` for other values.
+pub(super) fn answers(value: &Value) -> Option<(u64, Reader<'_>)> {
     let Value::BulkString(bytes) = value else {
         return None;
     };
     let mut bytes = Reader(bytes);
-    let [status, now] = bytes.numbers([1, 7]).ok()?;
-    let answer = match status {
-        0 | 4 => Answer::Done(Taken {
-            overtakes: status == 4,
-            ..taken(&mut bytes, counters).ok()?
-        }),
+    let [now] = bytes.numbers([7]).ok()?;
+    Some((now, bytes))
+}
+
+/// Reads the answer of the next key, which has these quotas.
+pub(super) fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Answer, StoreError> {
+    let [status] = bytes.numbers([1])?;
+    Ok(match status {
         1 => Answer::Done(Taken {
             is_outdated: true,
             ..Taken::default()
         }),
         2 => Answer::Shape,
-        _ => Answer::Unrecognized,
-    };
-    Some((answer, now))
+        3 => Answer::Unrecognized,
+        5 => Answer::Later,
+        _ => Answer::Done(taken(status, bytes, counters)?),
+    })
 }
 
-fn taken(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Taken, StoreError> {
+fn taken(status: u64, bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Taken, StoreError> {
     let mut taken = Taken {
         remaining: Amounts::of(counters).costs(bytes)?,
+        overtakes: status & 4 != 0,
         ..Taken::default()
     };
     let (expected, grants);
@@ -182,7 +188,7 @@ fn taken(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Taken, StoreErr
         requests: requests as u32,
     });
     taken.grants = grants.collect();
-    if !bytes.0.is_empty() {
+    if status & 8 != 0 {
         let (generation, version);
         [
             taken.paused_until,

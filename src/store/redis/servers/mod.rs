@@ -68,16 +68,6 @@ impl CommandAnswer {
         self.refusal().map_or(Ok(self.value), Err)
     }
 
-    /// The answers of a command for so many keys. If the server refused it, that is the answer for each.
-    pub(crate) fn each(self, keys: usize) -> impl Iterator<Item = Self> {
-        let Self { value, origin } = self;
-        let values = match value {
-            Value::Array(values) => values,
-            other => vec![other; keys],
-        };
-        values.into_iter().map(move |value| Self { value, origin })
-    }
-
     /// The error of a command that the server refused.
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         self.server_error().map(refused)

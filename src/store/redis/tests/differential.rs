@@ -409,6 +409,76 @@ impl History {
     }
 }
 
+#[test]
+fn scripts_do_for_a_batch_what_rust_does_for_each_key() {
+    let server = RedisServer::start();
+    let mut connection = server.client().get_connection().unwrap();
+    for (nth, quotas) in POLICIES.lines().take(17).enumerate() {
+        let policy = policy(quotas.trim().split(", ").next().unwrap());
+        let name = |key: usize| format!("{nth}:{key}");
+        let mut values = vec![None; 24];
+        for round in 1..60 {
+            let now = START + round * 7_000;
+            let calls =
+                (0..values.len()).filter(|key| *key < round as usize && (key + nth) % 5 != 0);
+            let calls = calls.map(|key| {
+                let arrivals =
+                    (0..1 + key / 20).map(|_| (now - key as u64, 1 + key as u32 % 7 / 6));
+                let operation = Operation::Take(Take {
+                    process: 1 << 40,
+                    number: round,
+                    round_trip: 500,
+                    guard: 2_000,
+                    demand: Demand::new(arrivals.collect::<Vec<_>>().into_iter()),
+                    ..Take::one(Mode::Try, 1)
+                });
+                (key, operation)
+            });
+            let calls: Vec<_> = calls.collect();
+            let mut eval = redis::cmd("EVAL");
+            eval.arg(&Script::of(policy.counters()).text)
+                .arg(calls.len());
+            for (key, _) in &calls {
+                eval.arg(name(*key));
+            }
+            for (place, (_, operation)) in calls.iter().enumerate() {
+                let [head, rest] =
+                    encoded(&Call::new(&Key::new("key"), &policy, operation), 0, now);
+                if place == 0 {
+                    eval.arg(head);
+                }
+                eval.arg(rest);
+            }
+            if calls.is_empty() {
+                continue;
+            }
+            let value: Value = eval.query(&mut connection).unwrap();
+            let (_, mut answers) = wire::answers(&value).unwrap();
+            for (key, operation) in calls {
+                let before = values[key].take();
+                let origin = Origin::default();
+                let (taken, value) =
+                    apply(&policy, &operation, before.as_deref(), origin, now).unwrap();
+                match wire::answer(&mut answers, policy.counters()).unwrap() {
+                    Answer::Done(other) => assert_eq!(other, taken, "{quotas} {operation:?}"),
+                    other => panic!("{quotas} {operation:?}: {other:?}"),
+                }
+                let get = redis::cmd("GET").arg(name(key)).query(&mut connection);
+                let in_lua: Option<Vec<u8>> = get.unwrap();
+                let state = |value: &Option<Vec<u8>>| {
+                    let value = value.as_deref();
+                    let mut state =
+                        value.map_or_else(State::default, |it| State::decode(it).unwrap());
+                    state.drop_expired(now);
+                    state
+                };
+                assert_eq!(state(&in_lua), state(&value), "{quotas} {operation:?}");
+                values[key] = value;
+            }
+        }
+    }
+}
+
 /// Set `SEED` to repeat one history, and `HISTORIES` for more of them.
 #[test]
 fn scripts_do_what_rust_does() {

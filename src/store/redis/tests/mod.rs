@@ -88,14 +88,18 @@ impl Lua {
         if wire::is_single(&call) {
             eval.arg("nudges").arg("the key");
         }
-        let values: Vec<Value> = eval.query(&mut self.connection).unwrap();
-        match wire::answer(&values[0], policy.counters()).unwrap() {
-            (Answer::Done(taken), at) => {
+        let value: Value = eval.query(&mut self.connection).unwrap();
+        let (at, mut bytes) = wire::answers(&value).unwrap();
+        let answer = wire::answer(&mut bytes, policy.counters()).unwrap();
+        assert!(bytes.0.is_empty());
+        match answer {
+            Answer::Done(taken) => {
                 assert!(now == 0 || at == now);
                 Some(taken)
             }
-            (Answer::Shape, _) => None,
-            (Answer::Unrecognized, _) => panic!("the value is not recognized"),
+            Answer::Shape => None,
+            Answer::Unrecognized => panic!("the value is not recognized"),
+            Answer::Later => panic!("a single call is done at once"),
         }
     }
 }
