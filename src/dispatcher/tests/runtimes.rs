@@ -97,9 +97,9 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     });
 }
 
-/// The leader's runtime is not polled any more: the task of another runtime does not watch it for ever.
+/// The first task's runtime is not polled any more: the task of another runtime does not watch it for ever.
 #[test]
-fn the_task_that_watches_an_idle_leader_ends() {
+fn the_task_that_watches_an_idle_one_ends() {
     returns(|| {
         let (_, handle) = served(plan("10/s"));
         let (idle, busy) = (new_runtime(), new_runtime());
