@@ -59,9 +59,7 @@ do
   end
 
   -- Processes report what they hold.
-  function settle$()
-    return 0
-  end
+  function settle$() end
 
   -- When this process has to look for a place, if there is none for a request behind so many units.
   function places.look(ahead, cost, time)

@@ -148,10 +148,6 @@ impl Algorithm for Concurrent {
     /// Processes report what they hold.
     fn settle(&mut self, _settled: &Settlement) {}
 
-    fn mark(&self) -> u64 {
-        0
-    }
-
     fn expires(&self) -> u64 {
         self.holders.iter().map(|it| it.until).max().unwrap_or(0)
     }

@@ -85,14 +85,6 @@ pub(crate) trait Algorithm {
     /// Corrects a recorded departure. One that is not found stays as it is.
     fn settle(&mut self, settled: &Settlement);
 
-    /// A number that shows later how many [more units](Self::units_since) are recorded.
-    fn mark(&self) -> u64;
-
-    /// How many more units are recorded than at this mark; below 0, how many fewer.
-    fn units_since(&self, mark: u64) -> f64 {
-        self.mark() as f64 - mark as f64
-    }
-
     /// The time at which the counter is as good as a new one.
     fn expires(&self) -> u64;
 
@@ -289,14 +281,6 @@ impl Algorithm for Counter {
 
     fn settle(&mut self, settled: &Settlement) {
         counted!(self, it => it.settle(settled));
-    }
-
-    fn mark(&self) -> u64 {
-        counted!(self, it => it.mark())
-    }
-
-    fn units_since(&self, mark: u64) -> f64 {
-        counted!(self, it => it.units_since(mark))
     }
 
     fn expires(&self) -> u64 {
@@ -687,9 +671,7 @@ impl State {
             };
         }
         let corrections = &take.corrections;
-        let counters = self.counters.iter();
-        let counters = counters.filter(|_| !corrections.is_empty());
-        let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
+        let mut corrected = corrections.moved + corrections.charged();
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {
@@ -701,6 +683,7 @@ impl State {
             let last = self.announced.swap_remove(place);
             if corrections.lost != 0 && last.number >= corrections.lost {
                 for granted in last.granted {
+                    corrected -= granted.units.total();
                     for (unit, units) in granted.units.each() {
                         self.settle(&Settlement {
                             recorded: granted.recorded,
@@ -713,7 +696,6 @@ impl State {
         }
         let settlements = corrections.settlements.iter();
         settlements.for_each(|it| self.settle(it));
-        let corrected = self.corrected(&marks);
         let places = self.places_mut();
         let released = places.map_or(0, |it| {
             it.report(take.process, take.number, take.holding.units, now)
@@ -737,9 +719,8 @@ impl State {
             let behind = (units, &rest);
             taken.next_call = self.next_call(&terms, &others, behind, take, last);
         }
-        let more = corrected + corrections.moved as f64;
         let all = units.total() as f64;
-        self.tags = others.tags_after(&self.tags, all, more, !rest.is_empty());
+        self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
         let is_fair = others.are_fair();
         drop(others);
         self.announced = announced;
@@ -898,17 +879,6 @@ impl State {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
-    }
-
-    /// How many more units are recorded than at these marks, in all units together. A counter that could not return all of
-    /// them decides.
-    fn corrected(&self, marks: &[u64]) -> f64 {
-        let mut most: [Option<f64>; MOST_UNITS] = [None; MOST_UNITS];
-        for (counter, mark) in self.counters.iter().zip(marks) {
-            let (more, most) = (counter.units_since(*mark), &mut most[counter.nth()]);
-            *most = Some(most.map_or(more, |most| most.max(more)));
-        }
-        most.into_iter().flatten().fold(0.0, |sum, more| sum + more)
     }
 
     /// Applies a command.

@@ -375,12 +375,11 @@ if operation < 3 then
     local i& = #corrections&
     if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
   end
-  -- How many more units are recorded after corrections. A counter that could not return all of them decides.
+  -- By how many units past departures cost more than before.
   local corrected = 0
   if is_rare then
-    local more, <<most&>>
-    more = settle$(corrections@unit) if not most@unit or more > most@unit then most@unit = more end
-    corrected = corrected + (most& or 0)
+    for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
+    settle$(corrections@unit)
   end
   --@held_up
   if fair then
