@@ -62,9 +62,6 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 /// A longer wait without a bound may surprise the user.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
-/// The pause before a call that has failed is repeated.
-const RETRY: Duration = Duration::from_millis(50);
-
 /// A shard that has not replied for so long is out.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
 
@@ -139,6 +136,11 @@ impl Sent {
         let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
         Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
+    }
+
+    fn failed(&self, error: &StoreError) {
+        self.queue
+            .update(|queue, woken| queue.failed(self.number, error, Instant::now(), woken));
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
@@ -632,10 +634,9 @@ impl Dispatcher {
             }
             Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
             Flight::Call(_, sent) => {
+                let error = StoreError::new("the answer was lost").outcome_unknown();
                 for sent in sent {
-                    let now = Instant::now();
-                    sent.queue
-                        .update(|queue, _| queue.failed(sent.number, true, now));
+                    sent.failed(&error);
                 }
             }
         }
@@ -749,21 +750,10 @@ impl Dispatcher {
 
     /// A call has failed.
     fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
-        let (now, is_unknown) = (Instant::now(), error.is_outcome_unknown());
-        let out = shard.filter(|_| error.is_outage());
-        if let Some(shard) = out {
+        if let Some(shard) = shard.filter(|_| error.is_outage()) {
             self.out(shard, &sent.queue.key, error, false);
         }
-        sent.queue.update(|queue, woken| match out {
-            // The queue learns of the outage at once.
-            Some(_) => queue.failed(sent.number, is_unknown, now),
-            None if error.is_conflict() => {
-                queue.overtaken(error, woken);
-                queue.failed(sent.number, is_unknown, now + RETRY);
-            }
-            None if is_unknown => queue.failed(sent.number, true, now + RETRY),
-            None => queue.refused(sent.number, error, now, woken),
-        });
+        sent.failed(error);
     }
 
     /// A shard, which holds this key, does not answer: it is probed until it does.

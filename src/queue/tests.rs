@@ -168,7 +168,11 @@ impl Bench {
                         // It is sent again.
                         *self.open.entry(settlement.recorded).or_default() -= settlement.difference;
                     }
-                    self.queue.failed(number, is_outcome_unknown, now);
+                    let mut error = StoreError::new("failed");
+                    if is_outcome_unknown {
+                        error = error.outcome_unknown();
+                    }
+                    self.queue.failed(number, &error, now, &mut woken);
                 }
             }
             Operation::AnswerLate => {
@@ -188,7 +192,7 @@ impl Bench {
                     let settlements = self.queue.unsent.settlements.clone();
                     self.returned(&settlements);
                     let error = StoreError::new("refused").no_outage();
-                    self.queue.refused(number, &error, now, &mut woken);
+                    self.queue.failed(number, &error, now, &mut woken);
                 }
             }
             Operation::Out if self.in_flight.is_none() => {
