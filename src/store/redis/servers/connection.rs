@@ -43,10 +43,9 @@ impl Connection {
                 info => RedisResult::Ok((client, redis, info)),
             }
         };
-        let explain = |error| of_attempt(error, &target.secrets);
         let connected = timeout_at(deadline, connecting).await;
         let connected = connected.map_err(|late| unreachable().caused_by(late))?;
-        let (client, redis, info) = connected.map_err(explain)?;
+        let (client, redis, info) = connected.map_err(of_attempt)?;
         let address = client.get_connection_info().addr().to_string();
         let address = target.is_known_by_address.then_some(address);
         let (runtime, ended) = oneshot::channel();
