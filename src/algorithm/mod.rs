@@ -22,7 +22,7 @@ pub(crate) use self::{
     fixed::Fixed,
     gcra::Gcra,
     numbers::{Reader, Writer},
-    order::{Others, Tag},
+    order::{Ahead, Others, Tag},
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };
@@ -101,23 +101,10 @@ pub(crate) trait Algorithm {
 }
 
 /// The unit of a counter: its name, and its number among the units of the policy.
-#[derive(Debug, Clone, Copy, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
     number: u8,
-}
-
-impl Unit {
-    fn has_name_of(&self, other: &Self) -> bool {
-        // Most names are the same text in memory.
-        std::ptr::eq(self.name, other.name) || self.name == other.name
-    }
-}
-
-impl PartialEq for Unit {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number && self.has_name_of(other)
-    }
 }
 
 impl Default for Unit {
@@ -217,7 +204,7 @@ impl Counter {
 
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
-        if !self.unit().has_name_of(quota.unit()) {
+        if self.unit().name != quota.unit().name {
             return false;
         }
         *self.unit_mut() = *quota.unit();
@@ -991,8 +978,9 @@ impl State {
             let cost = (units - before).zip(units.at_most_one(), u64::max);
             let own = units - cost;
             let departs = |ahead| self.earliest(terms, terms.now, ahead + own, cost);
-            let is_due = departs(others.ahead_until(arrival, own, until)) <= until
-                || departs(others.ahead_on_time(arrival, own)) == terms.now;
+            let others = |which| others.ahead(arrival, own, which);
+            let is_due = departs(others(Ahead::Until(until))) <= until
+                || departs(others(Ahead::OnTime)) == terms.now;
             if is_due {
                 most = middle;
             } else {
@@ -1121,7 +1109,7 @@ impl State {
     fn answer(&self, terms: &Terms, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
         let expected = take.demand.points_from(granted).map(|(point, cost)| {
             let own = point.units - cost;
-            let ahead = others.ahead(point.arrival, own) + own - granted;
+            let ahead = others.ahead(point.arrival, own, Ahead::All) + own - granted;
             let departs = self.earliest(terms, terms.now, ahead, cost);
             // A request that waits for a place may get one at once.
             match take.mode == Mode::Wait && self.full(terms, departs, ahead, cost).is_some() {
@@ -1187,7 +1175,7 @@ impl State {
     ) -> u64 {
         let now = terms.now;
         let first = rest.oldest();
-        let ahead = others.ahead(first, granted);
+        let ahead = others.ahead(first, granted, Ahead::All);
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
         let opening = opens(ahead);
