@@ -12,6 +12,7 @@ use super::errors::{of_attempt, of_call, too_late, unreachable};
 use super::target::Target;
 use super::{AnswerOrigin, Answers, CommandAnswer};
 use crate::key::sha256;
+use crate::lock::Mutex;
 use crate::store::StoreError;
 
 /// A connection that many calls share, or that one caller has to itself.
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
+    /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
+    pub(super) idle: Arc<Mutex<Vec<Self>>>,
 }
 
 impl Connection {
@@ -55,6 +58,7 @@ impl Connection {
             server: identity(info, address),
             number: next_number(),
             runtime: Arc::new(runtime),
+            idle: Arc::default(),
         })
     }
 
