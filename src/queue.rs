@@ -203,10 +203,8 @@ pub(crate) enum Refusal {
 /// The next step of a request.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It waits, and looks again at its bound.
+    /// It waits, and looks again at its bound or at the start of its turn.
     Wait(Option<Instant>),
-    /// It may depart then.
-    Sleep(Instant),
     /// It was polled too late for this turn, or another request before it was. It is to be polled again.
     Missed(Turn),
     Depart(Turn, Standing),
@@ -911,10 +909,7 @@ impl Queue {
         let is_blocked = self.departing.stall.blocks(place);
         if !is_over && (is_blocked || now < turn.from) {
             request.waker = Some(waker.clone());
-            return match is_blocked {
-                true => Step::Wait(None),
-                false => Step::Sleep(turn.from),
-            };
+            return Step::Wait((!is_blocked).then_some(turn.from));
         }
         if is_over {
             self.expire(now, woken);

@@ -338,7 +338,6 @@ impl World {
         };
         self.requests[nth] = match step {
             queue::Step::Wait(until) => joined(until),
-            queue::Step::Sleep(until) => joined(Some(until)),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
                 queue.take_back(turn.places());
