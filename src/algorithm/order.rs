@@ -87,9 +87,9 @@ struct Rival {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Ahead {
     All,
-    /// Those that cannot be overtaken until then; see [`TOLERANCE`].
+    /// The requests that cannot be overtaken until then; see [`TOLERANCE`].
     Until(u64),
-    /// Those of processes that are not overdue.
+    /// The requests of processes that are not overdue.
     OnTime,
 }
 

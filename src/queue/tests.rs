@@ -79,7 +79,7 @@ impl Wake for Task {
 struct Joined {
     place: u64,
     task: Arc<Task>,
-    /// Until when the task sleeps, if it was polled.
+    /// The end of its sleep, if it was polled.
     sleeps: Option<Option<Instant>>,
 }
 
