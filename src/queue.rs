@@ -39,6 +39,9 @@ const ANNOUNCE: Duration = Duration::from_millis(100);
 /// Work that needs no place any more looks again after so long.
 const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 
+/// The pause before a call that has failed is repeated.
+const RETRY: Duration = Duration::from_millis(50);
+
 /// A store that has refused to renew a lease is asked again after so long.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -201,10 +204,8 @@ pub(crate) enum Refusal {
 /// The next step of a request.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It waits, and looks again at its bound.
+    /// It waits, and looks again at its bound or at the start of its turn.
     Wait(Option<Instant>),
-    /// It may depart then.
-    Sleep(Instant),
     /// It was polled too late for this turn, or another request before it was. It is to be polled again.
     Missed(Turn),
     Depart(Turn, Standing),
@@ -810,42 +811,41 @@ impl Queue {
         }
     }
 
-    /// A call has failed, and is repeated at `retry`. If the store may have executed it, the next call takes its
-    /// grants back.
-    pub(crate) fn failed(&mut self, number: u64, is_outcome_unknown: bool, retry: Instant) {
-        let Some(sent) = self.end_call(number) else {
-            return;
-        };
-        if is_outcome_unknown {
-            self.unsent.has_lost(sent.number);
-            self.forget_known_places();
-        }
-        self.unsent.repeat(sent.settlements, is_outcome_unknown);
-        self.stage = Stage::Idle;
-        self.reschedule(retry);
-        if self.has_places() {
-            self.call_at(retry);
-        }
-    }
-
-    /// Other processes have changed the key while it was called. Only requests that wait are asked for again.
-    pub(crate) fn overtaken(&mut self, error: &StoreError, woken: &mut Woken) {
-        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
-    }
-
-    /// The store refuses a call for this key.
-    pub(crate) fn refused(
+    /// A call has failed. It is repeated, unless the store refuses it. If the store may have executed it, the next call
+    /// takes its grants back.
+    pub(crate) fn failed(
         &mut self,
         number: u64,
         error: &StoreError,
         now: Instant,
         woken: &mut Woken,
     ) {
-        if self.end_call(number).is_some() {
+        let Some(sent) = self.end_call(number) else {
+            return;
+        };
+        let is_unknown = error.is_outcome_unknown();
+        if !(is_unknown || error.is_outage() || error.is_conflict()) {
             self.abandon(error, woken);
             if self.places.held > 0 {
                 self.call_at(now + REFUSED);
             }
+            return;
+        }
+        if error.is_conflict() {
+            // Only requests that wait are asked for again.
+            self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
+        }
+        if is_unknown {
+            self.unsent.has_lost(sent.number);
+            self.forget_known_places();
+        }
+        self.unsent.repeat(sent.settlements, is_unknown);
+        self.stage = Stage::Idle;
+        // The next call finds out about an outage.
+        let retry = if error.is_outage() { now } else { now + RETRY };
+        self.reschedule(retry);
+        if self.has_places() {
+            self.call_at(retry);
         }
     }
 
@@ -865,12 +865,12 @@ impl Queue {
 
     /// The store is out. Requests without an earlier bound fail after a while.
     pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
-        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
-        if let Stage::Calling(sent) = std::mem::take(&mut self.stage) {
-            self.unsent.has_lost(sent.number);
-            self.unsent.repeat(sent.settlements, true);
-            self.forget_known_places();
+        if let Stage::Calling(_) = self.stage {
+            // Another thread has called since the outage was noticed.
+            return;
         }
+        self.stage = Stage::Idle;
+        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
         if self.waiting.is_empty() {
             self.forget();
         }
@@ -920,10 +920,7 @@ impl Queue {
         let is_blocked = self.departing.stall.blocks(place);
         if !is_over && (is_blocked || now < turn.from) {
             request.waker = Some(waker.clone());
-            return match is_blocked {
-                true => Step::Wait(None),
-                false => Step::Sleep(turn.from),
-            };
+            return Step::Wait((!is_blocked).then_some(turn.from));
         }
         if is_over {
             self.expire(now, woken);

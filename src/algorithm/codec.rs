@@ -30,7 +30,7 @@
 //! | costs | cost of each request in each unit (4), number of points that follow (1): those between the first and the last, which the demand tells, or if the costs differ, all if there are at least two; each point: arrival (7), sums |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
-//! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
+//! | holder | process (7), end of its lease (7), units that it holds (4) |
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
 
@@ -80,7 +80,7 @@ const TAG: [usize; 3] = [7, 2, 8];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
 const HOLDERS: [usize; 1] = [2];
-const HOLDER: [usize; 4] = [7, 7, 7, 4];
+const HOLDER: [usize; 3] = [7, 7, 4];
 const ANNOUNCEMENT: [usize; 3] = [7, 7, 2];
 /// An entry of a log.
 const RECORDED: [usize; 2] = [7, 4];
@@ -100,21 +100,19 @@ impl Counter {
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Self::Window(it) => 1 + u8::from(it.has_ring),
-            Self::Gcra(it) => {
-                if it.spaced {
-                    6
-                } else {
-                    3
-                }
-            }
-            Self::Fixed(it) => {
-                if it.aligned {
-                    4
-                } else {
-                    5
-                }
-            }
+            Self::Gcra(it) if it.spaced => 6,
+            Self::Gcra(_) => 3,
+            Self::Fixed(it) if it.aligned => 4,
+            Self::Fixed(_) => 5,
             Self::Concurrent(_) => 7,
+        }
+    }
+
+    /// Its log, if that is a ring in the value.
+    fn ring(&self) -> Option<&Window> {
+        match self {
+            Self::Window(it) if it.has_ring => Some(it),
+            _ => None,
         }
     }
 
@@ -174,7 +172,6 @@ impl Counter {
                 if entries > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
                     return Err(unrecognized());
                 }
-                let is_ring = kind == 2;
                 let log = Log {
                     room: room as usize,
                     first: first as usize,
@@ -182,14 +179,10 @@ impl Counter {
                     units,
                 };
                 let window = Window {
-                    has_ring: is_ring,
+                    has_ring: kind == 2,
                     ..Window::new(limit, window)
                 };
-                let entries = match is_ring {
-                    true => Entries::Ring(log),
-                    false => Entries::Log(log),
-                };
-                (Self::Window(window), entries)
+                (Self::Window(window), Entries::Log(log))
             }
             3 | 6 => {
                 let [due, last] = value.numbers(GCRA)?;
@@ -283,25 +276,20 @@ impl State {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let tail = self.encode_tail();
         let mut out = Writer(Vec::with_capacity(128));
-        let hold = if self.hold.is_some() { HAS_HOLD } else { 0 };
-        let life = if self.life.is_some() { HAS_LIFE } else { 0 };
-        let former = if self.former.is_empty() {
-            0
-        } else {
-            HAS_FORMER
-        };
-        let units = match unit_names(&self.counters).is_empty() {
-            true => 0,
-            false => HAS_UNITS,
-        };
-        let tags = if self.has_tags() { HAS_TAGS } else { 0 };
-        let is_ring = |it: &Counter| matches!(it, Counter::Window(it) if it.has_ring);
-        let has_rings = self.counters.iter().any(is_ring);
-        let rings = if has_rings { HAS_RINGS } else { 0 };
+        let has_rings = self.counters.iter().any(|it| it.ring().is_some());
+        let parts = [
+            (HAS_HOLD, self.hold.is_some()),
+            (HAS_LIFE, self.life.is_some()),
+            (HAS_FORMER, !self.former.is_empty()),
+            (HAS_UNITS, !unit_names(&self.counters).is_empty()),
+            (HAS_TAGS, self.has_tags()),
+            (HAS_RINGS, has_rings),
+        ];
+        let flags = parts.iter().filter(|(_, is_there)| *is_there);
+        let flags = flags.map(|(flag, _)| flag).sum();
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
-        let flags = hold + life + former + units + tags + rings;
         let numbers = [flags, quotas, announced, self.expires()];
         out.put(AFTER_VERSION, numbers);
         if has_rings {
@@ -309,15 +297,11 @@ impl State {
         }
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
-        for counter in &self.counters {
-            if let Counter::Window(log) = counter
-                && log.has_ring
-            {
-                let end = out.0.len() + log.room() * RECORDED_BYTES;
-                encode_log(&mut out, log);
-                out.0.resize(end, 0);
-                room = TAIL_ROOM;
-            }
+        for log in self.counters.iter().filter_map(Counter::ring) {
+            let end = out.0.len() + log.room() * RECORDED_BYTES;
+            encode_log(&mut out, log);
+            out.0.resize(end, 0);
+            room = TAIL_ROOM;
         }
         let least = out.0.len() + room.max(tail.len());
         out.0.extend(tail);
@@ -361,7 +345,7 @@ impl State {
             match counter {
                 Counter::Window(log) if !log.has_ring => encode_log(&mut out, log),
                 Counter::Concurrent(it) => it.holders.iter().for_each(|it| {
-                    out.put(HOLDER, [it.process, it.until, it.number, it.units.into()]);
+                    out.put(HOLDER, [it.process, it.until, it.units.into()]);
                 }),
                 _ => {}
             }
@@ -397,12 +381,13 @@ impl State {
             entries.push(its_entries);
         }
         for (entries, counter) in entries.iter().zip(&mut state.counters) {
-            if let (Entries::Ring(log), Counter::Window(window)) = (entries, counter) {
+            if let (Entries::Log(log), Counter::Window(window)) = (entries, counter)
+                && window.has_ring
+            {
                 log.decode(&mut value, window)?;
             }
         }
-        let is_ring = |it: &Entries| matches!(it, Entries::Ring(_));
-        if entries.iter().any(is_ring) != tail.is_some() {
+        if state.counters.iter().any(|it| it.ring().is_some()) != tail.is_some() {
             return Err(unrecognized());
         }
         let mut tail = Reader(value.bytes(tail.unwrap_or(value.0.len()))?);
@@ -468,7 +453,9 @@ impl State {
         }
         for (entries, counter) in entries.iter().zip(&mut state.counters) {
             match (entries, counter) {
-                (Entries::Log(log), Counter::Window(window)) => log.decode(&mut tail, window)?,
+                (Entries::Log(log), Counter::Window(window)) if !window.has_ring => {
+                    log.decode(&mut tail, window)?;
+                }
                 (Entries::Holders(count), Counter::Concurrent(it)) => {
                     it.holders = tail.list(*count, HOLDER)?.map(Holder::from).collect();
                 }
@@ -493,7 +480,6 @@ fn encode_log(out: &mut Writer, window: &Window) {
 /// The entries of a counter that are not among its numbers.
 enum Entries {
     None,
-    Ring(Log),
     Log(Log),
     /// So many.
     Holders(usize),
@@ -523,12 +509,11 @@ impl Log {
     }
 }
 
-impl From<[u64; 4]> for Holder {
-    fn from([process, until, number, units]: [u64; 4]) -> Self {
+impl From<[u64; 3]> for Holder {
+    fn from([process, until, units]: [u64; 3]) -> Self {
         Self {
             process,
             until,
-            number,
             units: units as u32,
         }
     }

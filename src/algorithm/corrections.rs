@@ -33,6 +33,11 @@ impl Corrections {
         self.lost == 0 && self.settlements.is_empty()
     }
 
+    /// By how many units past departures cost more than before.
+    pub(crate) fn charged(&self) -> i64 {
+        self.settlements.iter().map(|it| it.difference).sum()
+    }
+
     /// The units of past departures that are given back.
     pub(crate) fn returned(&self) -> u64 {
         let returned = self.settlements.iter().map(|it| it.difference.min(0));

@@ -65,9 +65,7 @@ do
   end
 
   if is_rare then
-    -- Returns how many more units are recorded.
     function settle$(list)
-      local before = count
       for i = 1, #list, 2 do
         local recorded, difference = list[i], list[i + 1]
         local in_window = @aligned and recorded >= start or recorded > start
@@ -86,7 +84,6 @@ do
           end
         end
       end
-      return count - before
     end
 
     function clear$()

@@ -146,10 +146,6 @@ impl Algorithm for Fixed {
         }
     }
 
-    fn mark(&self) -> u64 {
-        self.count.into()
-    }
-
     fn expires(&self) -> u64 {
         self.end
     }

@@ -40,9 +40,7 @@ do
   end
 
   if is_rare then
-    -- Returns how many more units are recorded.
     function settle$(list)
-      local before = due
       for i = 1, #list, 2 do
         local recorded, difference = list[i], list[i + 1]
         if difference > 0 then
@@ -53,7 +51,6 @@ do
           if due < 0 then due = 0 end
         end
       end
-      return (due - before) / interval
     end
 
     function clear$()

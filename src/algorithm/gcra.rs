@@ -83,14 +83,6 @@ impl Algorithm for Gcra {
         }
     }
 
-    fn mark(&self) -> u64 {
-        self.due
-    }
-
-    fn units_since(&self, mark: u64) -> f64 {
-        (self.due as f64 - mark as f64) / self.interval as f64
-    }
-
     fn expires(&self) -> u64 {
         self.due.max(self.last)
     }

@@ -22,7 +22,7 @@ pub(crate) use self::{
     fixed::Fixed,
     gcra::Gcra,
     numbers::{Reader, Writer},
-    order::{Others, Tag},
+    order::{Ahead, Others, Tag},
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };
@@ -93,14 +93,6 @@ pub(crate) trait Algorithm {
     /// Corrects a recorded departure. One that is not found stays as it is.
     fn settle(&mut self, settled: &Settlement);
 
-    /// A number that shows later how many [more units](Self::units_since) are recorded.
-    fn mark(&self) -> u64;
-
-    /// How many more units are recorded than at this mark; below 0, how many fewer.
-    fn units_since(&self, mark: u64) -> f64 {
-        self.mark() as f64 - mark as f64
-    }
-
     /// The time at which the counter is as good as a new one.
     fn expires(&self) -> u64;
 
@@ -117,23 +109,10 @@ pub(crate) trait Algorithm {
 }
 
 /// The unit of a counter: its name, and its number among the units of the policy.
-#[derive(Debug, Clone, Copy, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
     number: u8,
-}
-
-impl Unit {
-    fn has_name_of(&self, other: &Self) -> bool {
-        // Most names are the same text in memory.
-        std::ptr::eq(self.name, other.name) || self.name == other.name
-    }
-}
-
-impl PartialEq for Unit {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number && self.has_name_of(other)
-    }
 }
 
 impl Default for Unit {
@@ -240,7 +219,7 @@ impl Counter {
 
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
     fn continue_as(&mut self, quota: &Self) -> bool {
-        if !self.unit().has_name_of(quota.unit()) {
+        if self.unit().name != quota.unit().name {
             return false;
         }
         *self.unit_mut() = *quota.unit();
@@ -304,14 +283,6 @@ impl Algorithm for Counter {
 
     fn settle(&mut self, settled: &Settlement) {
         counted!(self, it => it.settle(settled));
-    }
-
-    fn mark(&self) -> u64 {
-        counted!(self, it => it.mark())
-    }
-
-    fn units_since(&self, mark: u64) -> f64 {
-        counted!(self, it => it.units_since(mark))
     }
 
     fn expires(&self) -> u64 {
@@ -694,17 +665,8 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
-        let is_outdated = |it: &Concurrent| it.is_outdated(take.process, take.number);
-        if self.places().is_some_and(is_outdated) {
-            return Taken {
-                is_outdated: true,
-                ..Taken::default()
-            };
-        }
         let corrections = &take.corrections;
-        let counters = self.counters.iter();
-        let counters = counters.filter(|_| !corrections.is_empty());
-        let marks: SmallVec<[u64; 1]> = counters.map(|it| it.mark()).collect();
+        let mut corrected = corrections.moved + corrections.charged();
         let mut idle = None;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
@@ -719,6 +681,7 @@ impl State {
                 idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
             } else if corrections.lost != 0 && last.number >= corrections.lost {
                 for granted in last.granted {
+                    corrected -= granted.units.total();
                     for (unit, units) in granted.units.each() {
                         self.settle(&Settlement {
                             recorded: granted.recorded,
@@ -731,11 +694,8 @@ impl State {
         }
         let settlements = corrections.settlements.iter();
         settlements.for_each(|it| self.settle(it));
-        let corrected = self.corrected(&marks);
         let places = self.places_mut();
-        let released = places.map_or(0, |it| {
-            it.report(take.process, take.number, take.holding.units, now)
-        });
+        let released = places.map_or(0, |it| it.report(take.process, take.holding.units, now));
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
@@ -755,9 +715,8 @@ impl State {
             let behind = (units, &rest);
             taken.next_call = self.next_call(&terms, &others, behind, take, last);
         }
-        let more = corrected + corrections.moved as f64;
         let all = units.total() as f64;
-        self.tags = others.tags_after(&self.tags, all, more, !rest.is_empty());
+        self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
         let is_fair = others.are_fair();
         drop(others);
         self.announced = announced;
@@ -779,8 +738,9 @@ impl State {
             taken.next = Some(next.unwrap_or_default());
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
-        // An earlier call that arrives late must not take places again, or departures for requests that are gone.
-        let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
+        // An earlier call that arrives late must not change places, or take departures for requests that are gone.
+        let is_settled = self.places().is_none() && corrections.lost == 0;
+        let may_be_late = take.number != 0 && !is_settled;
         if can_be_lost || may_be_late || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
@@ -922,17 +882,6 @@ impl State {
         counters.for_each(|it| it.settle(settlement));
     }
 
-    /// How many more units are recorded than at these marks, in all units together. A counter that could not return all of
-    /// them decides.
-    fn corrected(&self, marks: &[u64]) -> f64 {
-        let mut most: [Option<f64>; MOST_UNITS] = [None; MOST_UNITS];
-        for (counter, mark) in self.counters.iter().zip(marks) {
-            let (more, most) = (counter.units_since(*mark), &mut most[counter.nth()]);
-            *most = Some(most.map_or(more, |most| most.max(more)));
-        }
-        most.into_iter().flatten().fold(0.0, |sum, more| sum + more)
-    }
-
     /// Applies a command.
     pub(crate) fn control(&mut self, command: Command, now: u64) -> Taken {
         self.drop_expired(now);
@@ -1051,8 +1000,9 @@ impl State {
             let cost = (units - before).zip(units.at_most_one(), u64::max);
             let own = units - cost;
             let departs = |ahead| self.earliest(terms, terms.now, ahead + own, cost);
-            let is_due = departs(others.ahead_until(arrival, own, until)) <= until
-                || departs(others.ahead_on_time(arrival, own)) == terms.now;
+            let others = |which| others.ahead(arrival, own, which);
+            let is_due = departs(others(Ahead::Until(until))) <= until
+                || departs(others(Ahead::OnTime)) == terms.now;
             if is_due {
                 most = middle;
             } else {
@@ -1181,7 +1131,7 @@ impl State {
     fn answer(&self, terms: &Terms, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
         let expected = take.demand.points_from(granted).map(|(point, cost)| {
             let own = point.units - cost;
-            let ahead = others.ahead(point.arrival, own) + own - granted;
+            let ahead = others.ahead(point.arrival, own, Ahead::All) + own - granted;
             let departs = self.earliest(terms, terms.now, ahead, cost);
             // A request that waits for a place may get one at once.
             match take.mode == Mode::Wait && self.full(terms, departs, ahead, cost).is_some() {
@@ -1238,7 +1188,7 @@ impl State {
     ) -> u64 {
         let now = terms.now;
         let first = rest.oldest();
-        let ahead = others.ahead(first, granted);
+        let ahead = others.ahead(first, granted, Ahead::All);
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let silence = LONGEST_SILENCE.max((last - now) / 4);
         let opening = opens(ahead);

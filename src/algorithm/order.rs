@@ -83,13 +83,13 @@ struct Rival {
     on_time: Units,
 }
 
-/// Which processes count as ahead.
+/// Which requests count as ahead.
 #[derive(Clone, Copy, PartialEq)]
-enum Ahead {
+pub(crate) enum Ahead {
     All,
-    /// The processes that cannot be overtaken until then; see [`TOLERANCE`].
+    /// The requests that cannot be overtaken until then; see [`TOLERANCE`].
     Until(u64),
-    /// The processes that are not overdue.
+    /// The requests of processes that are not overdue.
     OnTime,
 }
 
@@ -136,21 +136,7 @@ impl<'a> Others<'a> {
     }
 
     /// The units ahead of a request that arrived then, behind so many of its own process.
-    pub(crate) fn ahead(&self, arrival: u64, own: Units) -> Units {
-        self.units(arrival, own, Ahead::All)
-    }
-
-    /// The units ahead that cannot be overtaken until a time; see [`TOLERANCE`].
-    pub(crate) fn ahead_until(&self, arrival: u64, own: Units, until: u64) -> Units {
-        self.units(arrival, own, Ahead::Until(until))
-    }
-
-    /// The units ahead, of the processes that are not overdue.
-    pub(crate) fn ahead_on_time(&self, arrival: u64, own: Units) -> Units {
-        self.units(arrival, own, Ahead::OnTime)
-    }
-
-    fn units(&self, arrival: u64, own: Units, which: Ahead) -> Units {
+    pub(crate) fn ahead(&self, arrival: u64, own: Units, which: Ahead) -> Units {
         let mut ahead = Units::default();
         for other in &self.live {
             let arrival = match which {

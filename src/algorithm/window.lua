@@ -150,10 +150,8 @@ do
 
     -- Holds the units of each entry that may change in place of those before it, so that a correction changes one
     -- entry.
-    -- Returns how many more units are recorded.
     function settle$(list)
-      local used_before = used
-      if #list == 0 then return 0 end
+      if #list == 0 then return end
       local least = list[1]
       for i = 3, #list, 2 do
         if list[i] < least then least = list[i] end
@@ -217,7 +215,6 @@ do
         first_time = entry(first)
       end
       if stop - first > room then shape = true end --ring
-      return used - used_before
     end
 
     function clear$()

@@ -166,10 +166,6 @@ impl Algorithm for Window {
         }
     }
 
-    fn mark(&self) -> u64 {
-        self.used
-    }
-
     fn expires(&self) -> u64 {
         self.log
             .back()

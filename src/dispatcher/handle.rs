@@ -950,7 +950,7 @@ impl Future for Waiting {
                     dispatcher.ensure_task();
                     return Poll::Pending;
                 }
-                Step::Wait(Some(until)) | Step::Sleep(until) => {
+                Step::Wait(Some(until)) => {
                     dispatcher.ensure_task();
                     // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
                     let timer = this.timer.insert(Box::pin(sleep_until(until)));

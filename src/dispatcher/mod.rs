@@ -1,8 +1,8 @@
 //! The one task of a limiter that calls the store: [`Dispatcher`].
 //!
 //! A queue names the time of its next call. The task sends the calls that are due in batches, one for each shard of
-//! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. One of them
-//! leads, and the others watch it: if it is late, as its runtime is not polled any more, another one takes over.
+//! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. The first one
+//! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one takes its place.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::task::{consume_budget, yield_now};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use self::outages::Health;
 
@@ -43,16 +43,16 @@ mod held;
 mod known;
 mod outages;
 
-/// A leader is late if a call is overdue by so long.
+/// The first task is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How often a leader shows that it runs, while calls are under way.
-const BEAT: Duration = Duration::from_millis(50);
+/// How often the first task looks after the calls under way, and so shows that it runs.
+const BEAT: Duration = Duration::from_millis(100);
 
-/// How often the others look after the leader.
+/// How often the other tasks look after the first.
 const WATCH: Duration = Duration::from_millis(75);
 
-/// A task with nothing to do ends after so long.
+/// Tasks with nothing to do end after so long.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
@@ -64,9 +64,6 @@ const LONG_WAIT: Duration = Duration::from_secs(60);
 
 /// The most groups of departing requests for which a call waits, as each takes a moment.
 const MOST_GROUPS: usize = 8;
-
-/// The pause before a call that has failed is repeated.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// A shard that has not replied for so long is out.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
@@ -104,29 +101,21 @@ struct Fallback {
 struct Schedule {
     /// Queues by the time of their next call.
     due: BTreeMap<(Instant, u64), Arc<KeyQueue>>,
-    /// Shards by the time of their next probe, each with a key that it holds.
-    probes: BTreeMap<(Instant, u64), Key>,
+    /// The shards that are out: when each is probed next, and a key that it holds.
+    probes: HashMap<u64, (Instant, Key)>,
     /// What is under way, by number.
     flights: HashMap<u64, Flight>,
-    /// The runtimes that have a task.
+    /// The runtimes that have a task. That of the first one calls the store.
     tasks: Vec<runtime::Id>,
-    leader: Option<Leader>,
-}
-
-struct Leader {
-    runtime: runtime::Id,
-    /// When it was seen to run.
-    beat: Instant,
-    idle_since: Option<Instant>,
+    /// When the first task has run last and had anything to do.
+    beat: Option<Instant>,
 }
 
 /// Something sent to the store.
 enum Flight {
-    /// The first measurement of the round trip to a shard. Its queues wait for it.
+    /// A measurement of the round trip to a shard, for which its queues wait, or a probe of a shard that is out.
     Ping(u64, Key),
     Call(u64, Vec<Sent>),
-    /// A probe of a shard that is out.
-    Probe(u64, Key),
 }
 
 /// A queue's part of a batch.
@@ -153,6 +142,11 @@ impl Sent {
         let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
         Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
+    }
+
+    fn failed(&self, error: &StoreError) {
+        self.queue
+            .update(|queue, woken| queue.failed(self.number, error, Instant::now(), woken));
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
@@ -195,8 +189,10 @@ impl Sent {
 /// The next step of a task.
 enum Next {
     End,
-    Watch(Instant),
-    Lead(Vec<Arc<KeyQueue>>, Vec<(u64, Key)>, Instant),
+    /// Another one is the first.
+    Watch,
+    /// What is due, and when to look again.
+    Call(Vec<Arc<KeyQueue>>, Vec<(u64, Key)>, Instant),
 }
 
 impl Dispatcher {
@@ -329,7 +325,7 @@ impl Dispatcher {
             self.ensure_task();
         }
         if is_first {
-            self.changed.notify_one();
+            self.changed.notify_waiters();
         }
     }
 
@@ -341,7 +337,9 @@ impl Dispatcher {
         let id = runtime.id();
         {
             let mut schedule = self.schedule.lock();
-            if schedule.has_ended() || schedule.tasks.contains(&id) {
+            // The first task may be about to call while the schedule is empty.
+            let has_ended = schedule.is_idle() && schedule.tasks.is_empty();
+            if has_ended || schedule.tasks.contains(&id) {
                 return;
             }
             schedule.tasks.push(id);
@@ -358,51 +356,37 @@ impl Dispatcher {
     fn next(self: &Arc<Self>, runtime: runtime::Id) -> Next {
         let now = Instant::now();
         let mut schedule = self.schedule.lock();
-        if schedule.has_ended() {
+        let is_idle = schedule.is_idle();
+        if is_idle && schedule.beat.is_none_or(|beat| beat + IDLE <= now) {
             schedule.tasks.retain(|&task| task != runtime);
             return Next::End;
         }
-        let mut orphans = Vec::new();
-        let is_led = |leader: &Leader| leader.runtime == runtime || !schedule.is_late(leader, now);
-        if !schedule.leader.as_ref().is_some_and(is_led) {
-            schedule.leader = Some(Leader {
-                runtime,
-                beat: now,
-                idle_since: None,
-            });
-            orphans = std::mem::take(&mut schedule.flights)
-                .into_values()
-                .collect();
+        // Another one may have taken its place in the meantime.
+        if !schedule.tasks.contains(&runtime) {
+            schedule.tasks.push(runtime);
         }
-        let is_idle = schedule.is_idle() && orphans.is_empty();
-        let Some(leader) = schedule
-            .leader
-            .as_mut()
-            .filter(|leader| leader.runtime == runtime)
-        else {
-            return Next::Watch(now + WATCH);
-        };
-        leader.beat = now;
-        if is_idle {
-            let since = *leader.idle_since.get_or_insert(now);
-            if since + IDLE <= now {
-                schedule.leader = None;
-                schedule.tasks.retain(|&task| task != runtime);
-                return Next::End;
+        let mut orphans = HashMap::new();
+        if schedule.tasks[0] != runtime {
+            if !schedule.is_late(now) {
+                return Next::Watch;
             }
-            return Next::Lead(Vec::new(), Vec::new(), since + IDLE);
+            schedule.tasks.retain(|&task| task != runtime);
+            schedule.tasks[0] = runtime;
+            orphans = std::mem::take(&mut schedule.flights);
         }
-        leader.idle_since = None;
+        if !is_idle {
+            schedule.beat = Some(now);
+        }
         let (queues, probes) = schedule.take_due(now);
         let mut until = schedule.next_due().unwrap_or(now + IDLE);
-        if !schedule.flights.is_empty() || !queues.is_empty() || !probes.is_empty() {
+        if !queues.is_empty() || !probes.is_empty() {
             until = until.min(now + BEAT);
         }
         drop(schedule);
-        for flight in orphans {
+        for flight in orphans.into_values() {
             self.lost(flight);
         }
-        Next::Lead(queues, probes, until)
+        Next::Call(queues, probes, until)
     }
 
     /// Sends the calls of queues that are due.
@@ -428,9 +412,14 @@ impl Dispatcher {
                 }
             } else if !self.schedule.lock().is_pinged(shard) {
                 let key = &queues[0].key;
-                self.send(Flight::Ping(shard, key.clone()), || self.store.ping(key));
+                self.ping(shard, key.clone());
             }
         }
+    }
+
+    fn ping(self: &Arc<Self>, shard: u64, key: Key) {
+        let reply = || self.store.ping(&key);
+        self.send(Flight::Ping(shard, key.clone()), reply);
     }
 
     /// Looks after the requests of a queue that may depart, and whether its next call is due.
@@ -530,7 +519,7 @@ impl Dispatcher {
         let flow = queue.flow();
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
-            self.changed.notify_one();
+            self.changed.notify_waiters();
         }
         drop(locked);
         let clock_sets = self.clock.sets();
@@ -613,70 +602,62 @@ impl Dispatcher {
         answer: Result<Answered, StoreError>,
     ) {
         let (operation, keys) = match &flight {
-            Flight::Ping(..) | Flight::Probe(..) => (telemetry::Operation::Ping, 0),
+            Flight::Ping(..) => (telemetry::Operation::Ping, 0),
             Flight::Call(_, sent) => (telemetry::Operation::Take, sent.len()),
         };
         let took = begun.elapsed();
         self.telemetry.called(operation, keys, &answer, took);
         match flight {
-            Flight::Probe(shard, key) => match answer {
-                Ok(answered) => {
-                    self.observe(&self.clock, &answered);
-                    if let Some((lasted, others)) = self.outages.ended(shard) {
-                        self.telemetry.back(shard, lasted, others);
-                    }
-                    Handle::each_queue(self, |queue| {
-                        // In a cluster, keys may have moved to another shard.
-                        let other = self.store.shard(&queue.key);
-                        let waits = other == shard || queue.lock().is_out();
-                        if waits && self.outages.error(other).is_none() {
-                            queue.update(|queue, _| queue.back(Instant::now()));
-                        }
-                    });
-                }
-                Err(error) => self.out(shard, &key, &error, true),
-            },
-            Flight::Ping(shard, key) => {
-                if let Ok(answered) = &answer {
-                    let uncertainty = self.observe(&self.clock, answered).uncertainty();
-                    for handle in self.handles() {
-                        handle.measured(answered.received - answered.sent, uncertainty);
-                    }
-                }
-                let error = answer.err();
-                if let Some(error) = error.as_ref().filter(|error| error.is_outage()) {
-                    self.out(shard, &key, error, false);
-                }
-                let error = error.filter(|error| !error.is_outage());
-                Handle::each_queue(self, |queue| {
-                    let is_here = self.store.shard(&queue.key) == shard;
-                    let error = error.as_ref().filter(|_| is_here);
-                    // A key may have moved to another shard since it began to wait for this ping.
-                    queue.update(|queue, woken| {
-                        if let Some(error) = error {
-                            queue.abandon(error, woken);
-                        }
-                    });
-                });
-            }
+            Flight::Ping(shard, key) => self.pinged(shard, &key, answer),
             Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
         }
+    }
+
+    /// A shard has answered a ping, or not. Its queues can be called for.
+    fn pinged(self: &Arc<Self>, shard: u64, key: &Key, answer: Result<Answered, StoreError>) {
+        let (mut was_out, mut refusal) = (false, None);
+        match answer {
+            Ok(answered) => {
+                let uncertainty = self.observe(&self.clock, &answered).uncertainty();
+                for handle in self.handles() {
+                    handle.measured(answered.received - answered.sent, uncertainty);
+                }
+                if let Some((lasted, others)) = self.outages.ended(shard) {
+                    self.telemetry.back(shard, lasted, others);
+                    was_out = true;
+                }
+            }
+            Err(error) if error.is_outage() || self.outages.error(shard).is_some() => {
+                self.out(shard, key, &error, true);
+            }
+            Err(error) => refusal = Some(error),
+        }
+        Handle::each_queue(self, |queue| {
+            // In a cluster, keys may have moved to another shard.
+            let other = self.store.shard(&queue.key);
+            queue.update(|queue, woken| {
+                let waits = was_out && (other == shard || queue.is_out());
+                if waits && self.outages.error(other).is_none() {
+                    queue.back(Instant::now());
+                }
+                if let Some(error) = refusal.as_ref().filter(|_| other == shard) {
+                    queue.abandon(error, woken);
+                }
+            });
+        });
     }
 
     /// Something under way was lost with its task.
     fn lost(self: &Arc<Self>, flight: Flight) {
         match flight {
-            Flight::Probe(shard, key) => {
-                let probe = (Instant::now(), shard);
-                self.schedule.lock().probes.insert(probe, key);
-                self.ensure_task();
+            Flight::Ping(shard, key) if self.outages.error(shard).is_some() => {
+                self.probe(shard, key, Instant::now());
             }
             Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
             Flight::Call(_, sent) => {
+                let error = StoreError::new("the answer was lost").outcome_unknown();
                 for sent in sent {
-                    let now = Instant::now();
-                    sent.queue
-                        .update(|queue, _| queue.failed(sent.number, true, now));
+                    sent.failed(&error);
                 }
             }
         }
@@ -799,26 +780,15 @@ impl Dispatcher {
 
     /// A call has failed.
     fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
-        let (now, is_unknown) = (Instant::now(), error.is_outcome_unknown());
-        let out = shard.filter(|_| error.is_outage());
-        if let Some(shard) = out {
+        if let Some(shard) = shard.filter(|_| error.is_outage()) {
             self.out(shard, &sent.queue.key, error, false);
         }
-        sent.queue.update(|queue, woken| match out {
-            // The queue learns of the outage at once.
-            Some(_) => queue.failed(sent.number, is_unknown, now),
-            None if error.is_conflict() => {
-                queue.overtaken(error, woken);
-                queue.failed(sent.number, is_unknown, now + RETRY);
-            }
-            None if is_unknown => queue.failed(sent.number, true, now + RETRY),
-            None => queue.refused(sent.number, error, now, woken),
-        });
+        sent.failed(error);
     }
 
     /// A shard, which holds this key, does not answer: it is probed until it does.
-    fn out(self: &Arc<Self>, shard: u64, key: &Key, error: &StoreError, is_probe: bool) {
-        let Some(begun) = self.outages.failed(shard, error, is_probe) else {
+    fn out(self: &Arc<Self>, shard: u64, key: &Key, error: &StoreError, is_ping: bool) {
+        let Some(begun) = self.outages.failed(shard, error, is_ping) else {
             return;
         };
         if begun.is_new {
@@ -832,10 +802,14 @@ impl Dispatcher {
             });
             return;
         }
-        let probe = (begun.probe, shard);
-        self.schedule.lock().probes.insert(probe, key.clone());
+        self.probe(shard, key.clone(), begun.probe);
+    }
+
+    /// Probes a shard that is out, by a key that it holds.
+    fn probe(self: &Arc<Self>, shard: u64, key: Key, at: Instant) {
+        self.schedule.lock().probes.insert(shard, (at, key));
         self.ensure_task();
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 }
 
@@ -857,30 +831,24 @@ impl Schedule {
         self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
     }
 
-    /// No task is needed any more. A leader may be about to call while the schedule is empty.
-    fn has_ended(&self) -> bool {
-        self.is_idle() && self.leader.is_none()
-    }
-
     fn is_pinged(&self, shard: u64) -> bool {
         let is_ping = |flight: &Flight| matches!(flight, Flight::Ping(other, _) if *other == shard);
         self.flights.values().any(is_ping)
     }
 
-    fn is_late(&self, leader: &Leader, now: Instant) -> bool {
-        let is_overdue = self
-            .next_due()
-            .is_some_and(|due| due.max(leader.beat) + LATE < now);
-        let (idle, busy) = (2 * IDLE, BEAT + 2 * LATE);
-        let longest = if self.is_idle() { idle } else { busy };
-        let is_silent = self.is_idle() || !self.flights.is_empty();
-        is_overdue || (is_silent && leader.beat + longest < now)
+    /// Returns true if the first task does not run.
+    fn is_late(&self, now: Instant) -> bool {
+        let due = self.next_due();
+        due.is_some_and(|due| self.beat.unwrap_or(due).max(due) + LATE < now)
     }
 
+    /// When the first task has to run.
     fn next_due(&self) -> Option<Instant> {
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
-        let probe = self.probes.first_key_value().map(|((at, _), _)| *at);
-        due.into_iter().chain(probe).min()
+        let probes = self.probes.values().map(|(at, _)| *at);
+        let beat = self.beat.filter(|_| !self.flights.is_empty());
+        let beat = beat.map(|beat| beat + BEAT);
+        due.into_iter().chain(probes).chain(beat).min()
     }
 
     /// Sets when a queue is due.
@@ -903,13 +871,8 @@ impl Schedule {
             queue.scheduled(None);
             queues.push(queue);
         }
-        let mut probes = Vec::new();
-        while let Some(entry) = self.probes.first_entry()
-            && entry.key().0 <= now
-        {
-            let ((_, shard), key) = entry.remove_entry();
-            probes.push((shard, key));
-        }
+        let probes = self.probes.extract_if(|_, (at, _)| *at <= now);
+        let probes = probes.map(|(shard, (_, key))| (shard, key)).collect();
         (queues, probes)
     }
 }
@@ -922,29 +885,23 @@ struct Task {
 
 impl Task {
     async fn run(self) {
-        let mut has_led = false;
+        let dispatcher = &self.dispatcher;
         loop {
             // A runtime that shuts down ends tasks where they yield, and drops each call, which is due again at once.
             consume_budget().await;
-            match self.dispatcher.next(self.runtime) {
+            // Before it looks, so that it misses no change.
+            let changed = dispatcher.changed.notified();
+            match dispatcher.next(self.runtime) {
                 Next::End => return,
-                Next::Watch(until) => {
-                    if std::mem::take(&mut has_led) {
-                        // This task may have been notified in place of the new leader.
-                        self.dispatcher.changed.notify_one();
-                    }
-                    sleep_until(until).await;
-                }
-                Next::Lead(queues, probes, until) => {
-                    has_led = true;
-                    self.dispatcher.call_queues(queues);
+                Next::Watch => sleep(WATCH).await,
+                Next::Call(queues, probes, until) => {
+                    dispatcher.call_queues(queues);
                     for (shard, key) in probes {
-                        let flight = Flight::Probe(shard, key.clone());
-                        (self.dispatcher).send(flight, || self.dispatcher.store.ping(&key));
+                        dispatcher.ping(shard, key);
                     }
-                    let _ = timeout_at(until, self.dispatcher.changed.notified()).await;
+                    let _ = timeout_at(until, changed).await;
                     // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
-                    let departing = self.dispatcher.departing.load(Ordering::Relaxed);
+                    let departing = dispatcher.departing.load(Ordering::Relaxed);
                     for _ in 0..=(departing / NEIGHBOURS).min(MOST_GROUPS) {
                         yield_now().await;
                     }
@@ -962,8 +919,6 @@ impl Drop for Task {
             return;
         }
         schedule.tasks.retain(|&task| task != self.runtime);
-        let leader = &mut schedule.leader;
-        leader.take_if(|leader| leader.runtime == self.runtime);
         drop(schedule);
         let mut woken = Woken::new();
         Handle::each_queue(&self.dispatcher, |queue| queue.lock().wake_all(&mut woken));

@@ -56,8 +56,8 @@ impl Outages {
         }
     }
 
-    /// A call or a probe of a shard has failed. `None` if that was known, so that a probe is due already.
-    pub(super) fn failed(&self, shard: u64, error: &StoreError, is_probe: bool) -> Option<Begun> {
+    /// A call or a ping of a shard has failed. `None` if a call shows what was known, so that a probe is due already.
+    pub(super) fn failed(&self, shard: u64, error: &StoreError, is_ping: bool) -> Option<Begun> {
         let now = Instant::now();
         let mut outages = self.0.lock();
         outages.retain(|_, outage| outage.ended.is_none_or(|ended| now < ended + AGAIN));
@@ -70,7 +70,7 @@ impl Outages {
             ended: Some(now),
         });
         let is_new = outage.ended.take().is_some();
-        if !is_new && !is_probe {
+        if !is_new && !is_ping {
             return None;
         }
         if is_new {
@@ -86,11 +86,12 @@ impl Outages {
         })
     }
 
-    /// A probe of a shard was answered: how long it was out, and how many others are.
+    /// A shard has answered a ping: how long it was out, if it was, and how many others are.
     pub(super) fn ended(&self, shard: u64) -> Option<(Duration, usize)> {
         let now = Instant::now();
         let mut outages = self.0.lock();
-        let outage = outages.get_mut(&shard)?;
+        let outage = outages.get_mut(&shard);
+        let outage = outage.filter(|outage| outage.ended.is_none())?;
         outage.ended = Some(now);
         let lasted = now - outage.since;
         let others = outages.values().filter(|outage| outage.ended.is_none());

@@ -79,8 +79,8 @@ impl Wake for Task {
 struct Joined {
     place: u64,
     task: Arc<Task>,
-    /// The result of the latest poll: until when the task sleeps, and whether it has a turn.
-    sleeps: Option<(Option<Instant>, bool)>,
+    /// The end of its sleep, if it was polled.
+    sleeps: Option<Option<Instant>>,
 }
 
 /// A queue, with what its dispatcher and its store know.
@@ -136,8 +136,7 @@ impl Bench {
             Operation::PollWoken => {
                 for nth in (0..self.joined.len()).rev() {
                     let joined = &self.joined[nth];
-                    let is_over =
-                        |(until, _): (Option<Instant>, _)| until.is_some_and(|it| it <= now);
+                    let is_over = |until: Option<Instant>| until.is_some_and(|it| it <= now);
                     let is_due = joined.sleeps.is_none_or(is_over);
                     if is_due || joined.task.is_woken.load(Ordering::Relaxed) {
                         self.poll(nth);
@@ -168,7 +167,11 @@ impl Bench {
                         // It is sent again.
                         *self.open.entry(settlement.recorded).or_default() -= settlement.difference;
                     }
-                    self.queue.failed(number, is_outcome_unknown, now);
+                    let mut error = StoreError::new("failed");
+                    if is_outcome_unknown {
+                        error = error.outcome_unknown();
+                    }
+                    self.queue.failed(number, &error, now, &mut woken);
                 }
             }
             Operation::AnswerLate => {
@@ -188,7 +191,7 @@ impl Bench {
                     let settlements = self.queue.unsent.settlements.clone();
                     self.returned(&settlements);
                     let error = StoreError::new("refused").no_outage();
-                    self.queue.refused(number, &error, now, &mut woken);
+                    self.queue.failed(number, &error, now, &mut woken);
                 }
             }
             Operation::Out if self.in_flight.is_none() => {
@@ -235,8 +238,7 @@ impl Bench {
             }
         };
         match step {
-            Step::Wait(until) => joined.sleeps = Some((until, false)),
-            Step::Sleep(until) => joined.sleeps = Some((Some(until), true)),
+            Step::Wait(until) => joined.sleeps = Some(until),
             Step::Depart(turn, _) => {
                 assert!(turn.from <= self.now && self.now <= turn.until, "{turn:?}");
                 *self.open.entry(turn.recorded).or_default() -= i64::from(turn.units.0[0]);
@@ -330,7 +332,7 @@ impl Bench {
     /// A task that sleeps would be woken for the next step of its request.
     fn check_tasks(&self) {
         for joined in &self.joined {
-            let Some((until, had_turn)) = joined.sleeps else {
+            let Some(until) = joined.sleeps else {
                 continue;
             };
             if joined.task.is_woken.load(Ordering::Relaxed) {
@@ -342,7 +344,7 @@ impl Bench {
             if let Some(Departing { turn, .. }) = queue.departing.requests.get(&place) {
                 match queue.departing.stall.blocks(place) {
                     true => assert!(queue.departing.stall.check.is_some(), "{joined:?}"),
-                    false => assert!(had_turn && is_in_time(turn.from), "{joined:?}"),
+                    false => assert!(is_in_time(turn.from), "{joined:?}"),
                 }
                 continue;
             }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Command, Corrections, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others, Settlement,
-    State, Take, Terms, Units, Window,
+    Ahead, Command, Corrections, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others,
+    Settlement, State, Take, Terms, Units, Window,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, judge};
@@ -262,7 +262,7 @@ impl World {
             take,
             now,
         )
-        .ahead(take.demand.oldest(), Units::default())
+        .ahead(take.demand.oldest(), Units::default(), Ahead::All)
             != Units::default();
         if take.demand.is_empty() || has_others {
             return;

@@ -97,9 +97,34 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     });
 }
 
-/// The leader's runtime is not polled any more: the task of another runtime does not watch it for ever.
+/// The runtime that has sent a call, or was about to, is not polled any more.
 #[test]
-fn the_task_that_watches_an_idle_leader_ends() {
+fn a_runtime_that_is_not_polled_holds_up_no_other() {
+    returns(|| {
+        for round_trip in [1, 100] {
+            let store = Remote::new(Duration::from_millis(round_trip));
+            let handle = process(&store, plan("2/100ms"));
+            let (stopped, other) = (new_runtime(), new_runtime());
+            let join = || handle.wait(&key(), 2, Instant::now(), None);
+            let mut waiting = None;
+            stopped.block_on(async {
+                depart(&handle, 1).await.unwrap();
+                let waiting = waiting.insert(Box::pin(join().unwrap()));
+                let waits = timeout(Duration::from_millis(20), waiting).await;
+                assert!(waits.is_err());
+            });
+            drop(waiting);
+            let start = Instant::now();
+            other.block_on(async { depart(&handle, 1).await.unwrap() });
+            assert_since(start, 0..2_000);
+            drop(stopped);
+        }
+    });
+}
+
+/// The first task's runtime is not polled any more: the task of another runtime does not watch it for ever.
+#[test]
+fn the_task_that_watches_an_idle_one_ends() {
     returns(|| {
         let (_, handle) = served(plan("10/s"));
         let (idle, busy) = (new_runtime(), new_runtime());

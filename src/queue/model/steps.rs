@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::world::*;
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
+use crate::error::StoreError;
 use crate::queue::{self, Answer, Departing, Lease, Stage, Standing, Turn, Woken};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
@@ -199,7 +200,7 @@ impl World {
             Step::GiveUp(p) => {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
-                    process.queue.failed(number, true, now);
+                    process.queue.failed(number, &lost(), now, &mut woken);
                     if setup.fault == "repeats-no-failed-call" {
                         process.queue.stage = Stage::Idle;
                     }
@@ -337,7 +338,6 @@ impl World {
         };
         self.requests[nth] = match step {
             queue::Step::Wait(until) => joined(until),
-            queue::Step::Sleep(until) => joined(Some(until)),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
                 queue.take_back(turn.places());
@@ -519,7 +519,7 @@ impl World {
             _ => number,
         };
         if taken.is_outdated {
-            process.queue.failed(number, true, now);
+            process.queue.failed(number, &lost(), now, woken);
             return;
         }
         if current == Some(number) {
@@ -570,4 +570,9 @@ impl World {
             process.queue.pause(now + span, now, woken);
         }
     }
+}
+
+/// The outcome of a call is unknown.
+fn lost() -> StoreError {
+    StoreError::new("lost").outcome_unknown()
 }

@@ -51,8 +51,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// Fails like [`connect_sentinel`](Self::connect_sentinel). Errors do not quote the server's answers, because the client
-    /// does not show its passwords.
+    /// Fails like [`connect_sentinel`](Self::connect_sentinel).
     #[cfg(feature = "redis-sentinel")]
     pub async fn connect_sentinel_with(
         client: redis::sentinel::SentinelClient,

@@ -12,6 +12,7 @@ use super::errors::{of_attempt, of_call, too_late, unreachable};
 use super::target::Target;
 use super::{AnswerOrigin, Answers, CommandAnswer};
 use crate::key::sha256;
+use crate::lock::Mutex;
 use crate::store::StoreError;
 
 /// A connection that many calls share, or that one caller has to itself.
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
+    /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
+    pub(super) idle: Arc<Mutex<Vec<Self>>>,
 }
 
 impl Connection {
@@ -43,10 +46,9 @@ impl Connection {
                 info => RedisResult::Ok((client, redis, info)),
             }
         };
-        let explain = |error| of_attempt(error, &target.secrets);
         let connected = timeout_at(deadline, connecting).await;
         let connected = connected.map_err(|late| unreachable().caused_by(late))?;
-        let (client, redis, info) = connected.map_err(explain)?;
+        let (client, redis, info) = connected.map_err(of_attempt)?;
         let address = client.get_connection_info().addr().to_string();
         let address = target.is_known_by_address.then_some(address);
         let (runtime, ended) = oneshot::channel();
@@ -56,6 +58,7 @@ impl Connection {
             server: identity(info, address),
             number: next_number(),
             runtime: Arc::new(runtime),
+            idle: Arc::default(),
         })
     }
 

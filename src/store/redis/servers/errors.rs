@@ -1,16 +1,17 @@
 //! Maps errors of the Redis client to [`StoreError`]s, which reveal no password.
 
-use std::error::Error as StdError;
-
-use redis::{ErrorKind, RedisConnectionInfo, RedisError, ServerError};
+use redis::{ErrorKind, RedisError, ServerError};
 
 use crate::store::StoreError;
 
+/// A part of the answer if the number of the database is too large.
+const NO_DATABASE: &str = "DB index is out of range";
+
 /// A call that failed as a whole. The command may have been executed unless the server refused it.
 pub(super) fn of_call(error: RedisError) -> StoreError {
-    if let Some(code) = code_of(&error) {
-        // The text is left out: a `ConnectionManager` also returns its failed `AUTH` here.
-        return by_code(&code).caused_by(answered_with(&code));
+    if let Some(text) = answer_of(&error) {
+        // A `ConnectionManager` also returns its failed `AUTH` here.
+        return by_code(code_in(&text)).caused_by(answered_with(&text));
     }
     if error.is_connection_refusal() {
         return unreachable().caused_by(error);
@@ -33,20 +34,22 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
     code_in(&text_of(error)) == "READONLY"
 }
 
-/// An attempt to connect that failed, after these secrets may have been sent.
-pub(super) fn of_attempt(error: RedisError, secrets: &Secrets) -> StoreError {
+/// An attempt to connect that failed.
+pub(super) fn of_attempt(error: RedisError) -> StoreError {
     use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
-    let (explained, is_outage) = match code_of(&error) {
-        Some(code) => (
-            StoreError::new("redis refused the connection"),
-            is_outage(&code),
-        ),
-        None => {
-            let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
-            (unreachable(), !is_lasting)
+    let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
+    let (explained, is_outage) = match answer_of(&error) {
+        Some(text) => {
+            let refused = StoreError::new("redis refused the connection");
+            let is_outage = is_outage(code_in(&text));
+            (refused.caused_by(answered_with(&text)), is_outage)
         }
+        None if error.is_io_error() => (unreachable().caused_by(error), true),
+        None => (
+            unreachable().caused_by(error.category().to_owned()),
+            !is_lasting,
+        ),
     };
-    let explained = explained.caused_by(redacted(error, secrets));
     match is_outage {
         true => explained,
         false => explained.no_outage(),
@@ -59,31 +62,6 @@ pub(super) fn unreachable() -> StoreError {
 
 pub(super) fn too_late() -> StoreError {
     StoreError::new("redis did not answer in time")
-}
-
-/// The passwords that a connection attempt sends, so that no error repeats them; `None` if they are unknown. A proxy
-/// or a server with a renamed `AUTH` quotes them in its answer.
-pub(super) type Secrets = Option<Vec<String>>;
-
-pub(super) fn secrets_of<'a>(all: impl IntoIterator<Item = &'a RedisConnectionInfo>) -> Secrets {
-    let passwords = all.into_iter().filter_map(RedisConnectionInfo::password);
-    let passwords = passwords.filter(|it| !it.is_empty());
-    Some(passwords.map(str::to_owned).collect())
-}
-
-/// The error itself if it quotes nothing, else as much of its text as is safe.
-fn redacted(error: RedisError, secrets: &Secrets) -> Box<dyn StdError + Send + Sync> {
-    let text = error.to_string();
-    let shown = without_arguments(&text);
-    let is_safe = match secrets {
-        Some(secrets) => secrets.iter().all(|it| !shown.contains(it)),
-        None => error.is_io_error(),
-    };
-    match is_safe {
-        false => answered_with(&code_of(&error).unwrap_or_default()).into(),
-        true if shown == text => error.into(),
-        true => shown.into(),
-    }
 }
 
 /// Cuts off the arguments of a command that the server does not know. For `AUTH`, they are the password.
@@ -120,22 +98,21 @@ fn is_outage(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-/// The code of an error that a server or a proxy sent, so that the call had no effect; `None` of other errors.
-fn code_of(error: &RedisError) -> Option<String> {
+/// The error that a server or a proxy sent, so that the call had no effect; `None` of other errors.
+fn answer_of(error: &RedisError) -> Option<String> {
     use ErrorKind::{AuthenticationFailed, Extension, Server};
     if !matches!(error.kind(), Server(_) | Extension | AuthenticationFailed) {
         return None;
     }
     let errors = error.clone().into_server_errors();
-    let text = match errors.as_deref() {
+    Some(match errors.as_deref() {
         Some([(_, error), ..]) => text_of(error),
         // The client rewords the errors of its handshake.
         _ => {
             let code = error.code().unwrap_or("ERR");
             format!("{code} {}", error.detail().unwrap_or_default())
         }
-    };
-    Some(code_in(&text).to_owned())
+    })
 }
 
 fn text_of(error: &ServerError) -> String {
@@ -165,10 +142,11 @@ fn code_in(text: &str) -> &str {
     codes.find(is_known).unwrap_or(first)
 }
 
-/// Quotes only a code that is known to be one, because any other first word may be part of a secret.
-fn answered_with(code: &str) -> String {
-    let shown = match code {
-        "ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED" => code,
+/// Quotes only what cannot be part of a password: a proxy, or a server with a renamed `AUTH`, repeats that in its answer.
+fn answered_with(text: &str) -> String {
+    let shown = match code_in(text) {
+        "ERR" if text.contains(NO_DATABASE) => NO_DATABASE,
+        code @ ("ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED") => code,
         code if is_outage(code) => code,
         _ => "an error",
     };

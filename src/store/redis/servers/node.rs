@@ -13,7 +13,6 @@ use super::connection::Connection;
 use super::errors::is_demotion;
 use super::target::Target;
 use super::{Answers, CommandAnswer, Servers, Topology};
-use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::telemetry;
 
@@ -36,9 +35,6 @@ pub(crate) struct Node(Arc<Inner>);
 struct Inner {
     target: Target,
     shared: Attempts<Connection>,
-    /// Exclusive connections for the next callers, each with the number of the shared connection when it was made. They
-    /// end with that one, because the server may be a replica then.
-    idle: Mutex<Vec<(u64, Connection)>>,
     has_connected: AtomicBool,
     /// True if no call was answered since the last connection was opened. Then the next one comes after a pause.
     is_unproven: AtomicBool,
@@ -49,8 +45,8 @@ struct Inner {
 /// Dropping it closes the connection, with all that was watched or queued on it.
 pub(crate) struct Exclusive {
     connection: Connection,
-    /// The number of the shared connection when the caller got this one.
-    shared: u64,
+    /// The shared connection when the caller got this one.
+    shared: Connection,
     node: Node,
     servers: Servers,
     /// True if the connection was used before, so that it may have broken unnoticed. Repeat a read that fails on
@@ -63,7 +59,6 @@ impl Node {
         Self(Arc::new(Inner {
             target,
             shared: Attempts::new(Duration::ZERO),
-            idle: Mutex::default(),
             has_connected: AtomicBool::new(false),
             is_unproven: AtomicBool::new(false),
         }))
@@ -107,19 +102,19 @@ impl Node {
         deadline: Instant,
     ) -> Result<Exclusive, StoreError> {
         // Only while the shared connection works, so that its pauses bound the number of attempts.
-        let shared = self.shared(deadline).await?.number;
+        let shared = self.shared(deadline).await?;
         let idle = {
-            let mut idle = self.0.idle.lock();
-            idle.retain(|(made_under, it)| *made_under == shared && it.is_usable());
+            let mut idle = shared.idle.lock();
+            idle.retain(Connection::is_usable);
             idle.pop()
         };
         let is_reused = idle.is_some();
         let connection = match idle {
-            Some((_, idle)) => idle,
+            Some(idle) => idle,
             None => {
                 let begun = Instant::now();
                 let opened = Connection::open(self.target(), deadline).await;
-                opened.inspect_err(|_| self.replace(shared, Some(begun.elapsed())))?
+                opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?
             }
         };
         Ok(Exclusive {
@@ -159,12 +154,12 @@ impl Node {
     /// Lets no call use the shared connection of this number until there is another one. After a call that waited so
     /// long in vain, it is kept if it answers a `PING`.
     fn replace(&self, number: u64, waited: Option<Duration>) {
-        self.0.idle.lock().clear();
         let is_another = move |it: &Connection| it.number != number;
         let shared = self.0.shared.value();
         let Some(shared) = shared.filter(|it| it.number == number) else {
             return;
         };
+        shared.idle.lock().clear();
         let node = self.clone();
         drop(self.0.shared.start(is_another, async move {
             if let Some(waited) = waited {
@@ -188,7 +183,7 @@ impl Exclusive {
     /// Fails like [`Servers::run`].
     pub(crate) async fn run(&self, commands: &Pipeline, deadline: Instant) -> Answers {
         let (node, connection) = (&self.node, &self.connection);
-        let answer = node.run_on(connection, self.shared, commands, deadline);
+        let answer = node.run_on(connection, self.shared.number, commands, deadline);
         let answer = answer.await;
         self.servers.note(node, &answer);
         answer
@@ -196,9 +191,9 @@ impl Exclusive {
 
     /// Returns the connection to the pool. It must not watch any key, and every call must have had an answer.
     pub(crate) fn release(self) {
-        let mut idle = self.node.0.idle.lock();
+        let mut idle = self.shared.idle.lock();
         if idle.len() < MOST_IDLE {
-            idle.push((self.shared, self.connection));
+            idle.push(self.connection);
         }
     }
 }

@@ -8,7 +8,6 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{ConnectionAddr, ConnectionInfo, TlsMode};
 use tokio::sync::Mutex;
 
-use super::errors::{Secrets, secrets_of};
 use super::node::Node;
 use super::target::{Target, info, tcp_settings};
 use super::{Servers, tls};
@@ -30,22 +29,16 @@ impl Servers {
             Some(info) => named(info)?,
             None => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
         };
-        let secrets = secrets_of(sentinels.iter().chain(&url).map(|it| it.redis_settings()));
         let node = Some(node.set_tcp_settings(tcp_settings()));
         let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
         // The URLs are valid by now, so that the cause quotes none.
         let invalid = "the sentinels are invalid: pass at least one URL, all of one kind";
         let client = client.map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
-        Ok(Self::by(client, secrets))
+        Ok(Self::by_sentinel_client(client))
     }
 
-    /// The primary that this client finds. It has to ask for [`SentinelServerType::Master`].
+    /// The primary that this client finds, for each connection. It has to ask for [`SentinelServerType::Master`].
     pub(crate) fn by_sentinel_client(client: SentinelClient) -> Self {
-        Self::by(client, None)
-    }
-
-    /// Asks the sentinels for each connection.
-    fn by(client: SentinelClient, secrets: Secrets) -> Self {
         tls::prepare();
         let client = Arc::new(Mutex::new(client));
         let find = move || {
@@ -54,7 +47,6 @@ impl Servers {
         };
         Self::on(Node::new(Target {
             find: Box::new(find),
-            secrets,
             // An attempt connects to a sentinel and twice to the server.
             timeout: Duration::from_secs(5),
             is_known_by_address: true,

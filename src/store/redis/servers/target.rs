@@ -8,7 +8,6 @@ use redis::aio::PubSub;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisResult};
 
-use super::errors::{Secrets, secrets_of};
 use super::tls;
 use crate::store::StoreError;
 
@@ -16,7 +15,6 @@ use crate::store::StoreError;
 pub(super) struct Target {
     /// Returns a client of the server as of now. Host names are resolved when it connects.
     pub(super) find: Box<dyn Fn() -> BoxFuture<'static, RedisResult<Client>> + Send + Sync>,
-    pub(super) secrets: Secrets,
     /// The least time that an attempt to connect gets.
     pub(super) timeout: Duration,
     /// True if the server is one of several, and all processes call it by the same address.
@@ -36,7 +34,6 @@ impl Target {
             tls::prepare();
         }
         Self {
-            secrets: secrets_of([info.redis_settings()]),
             find: Box::new(move || ready(Client::open(info.clone())).boxed()),
             timeout: Duration::from_secs(2),
             is_known_by_address: false,
