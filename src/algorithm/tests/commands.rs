@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Counter, Demand, Fixed, Gcra, Mode, Settlement, State, Take, Window};
+use super::super::{Counter, Demand, Fixed, Gcra, Mode, State, Take, Window};
 use super::histories::quota;
 use super::judge;
 use super::{MILLI, SECOND, START};
@@ -31,26 +31,6 @@ fn take(process: u64, number: u64, requests: usize) -> Take {
 fn granted(state: &mut State, take: &Take, now: u64) -> u32 {
     let taken = state.take(0, take, now);
     taken.grants.iter().map(|it| it.requests).sum()
-}
-
-#[test]
-fn a_window_that_begins_with_a_request_may_begin_anywhere_in_its_guard() {
-    let mut state = State::new(&[Counter::Fixed(Fixed::new(2, SECOND, false))]);
-    assert_eq!(granted(&mut state, &take(1, 1, 1), START), 1);
-    // At 998 ms, the guard reaches beyond a window after the start.
-    let mut late = state.clone();
-    let taken = late.take(0, &take(1, 2, 1), START + 998 * MILLI);
-    assert_eq!(taken.grants[0].at, START + SECOND + 5 * MILLI);
-    // The window begins later if its first request is given back.
-    granted(&mut state, &take(1, 2, 1), START + 500 * MILLI);
-    state.settle(&Settlement {
-        unit: 0,
-        recorded: START + 5 * MILLI,
-        difference: -1,
-    });
-    let taken = state.take(0, &take(1, 3, 2), START + SECOND + 450 * MILLI);
-    let at: Vec<_> = taken.grants.iter().map(|it| it.at).collect();
-    assert_eq!(at, [START + SECOND + 505 * MILLI]);
 }
 
 proptest! {
