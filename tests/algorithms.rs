@@ -2,15 +2,12 @@
 //!
 //! Redis runs on this host, so the system's clock is the store's.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::{join, join_all};
-use futures_util::poll;
+use futures_util::future::join;
 use support::keyspace::{assert_all_expire, names};
-use support::redis_server::RedisServer;
-use support::spend::{build, under};
-use tower_throttle::Limiter;
-use tower_throttle::test_util::history::History;
+
+use crate::prelude::*;
 
 /// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

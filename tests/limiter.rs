@@ -5,16 +5,12 @@ use std::future::{self, Ready};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use futures_util::future::join_all;
-use futures_util::{FutureExt as _, poll};
-use support::spend::{attempt, build, under};
-use tokio::time::{Instant, advance, sleep, timeout};
-use tower_throttle::test_util::history::History;
-use tower_throttle::{Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
+use futures_util::FutureExt as _;
+use tower_throttle::{Decision, ErrorKind};
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
+
 const MICROSECOND: Duration = Duration::from_micros(1);
 pub(crate) const GUARD: Duration = Duration::from_millis(10);
 
@@ -264,4 +260,51 @@ async fn a_look_respects_the_cost() {
     };
     assert!(look(2).await.delay().is_zero());
     assert!(look(3).await.delay() > WINDOW / 2);
+}
+
+/// Requests of these costs depart. After a while, so many of the permits are forfeited, and a request of this cost
+/// departs at once that has waited since then.
+const FORFEITS: [(&[u32], usize, u32); 5] = [
+    (&[1, 1, 1], 1, 1),
+    (&[1, 1, 1], 2, 2),
+    (&[2, 1], 1, 1),
+    (&[2, 1], 1, 2),
+    (&[3], 1, 3),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_forfeited_permit_serves_others() {
+    let limiter = &build(Limiter::builder().quota(Quota::new(3, SECOND * 5)));
+    let cases = FORFEITS
+        .into_iter()
+        .flat_map(|case| [None, Some(100), Some(800)].map(|millis| (case, millis)));
+    let all = cases.map(async |((costs, forfeited, cost), waits)| {
+        let key = format!("{costs:?} {forfeited} {cost} {waits:?}");
+        let mut permits = Vec::new();
+        for &cost in costs {
+            let permit = limiter.acquire(&*key).cost(cost).await;
+            permits.push(permit.expect("a permit"));
+        }
+        let remaining = async || limiter.peek(&*key).await.expect("a look").remaining();
+        assert_eq!(remaining().await, 0, "{key}");
+        let waiting = waits.map(|millis| (millis, tokio::spawn(limiter.acquire(&*key).cost(cost))));
+        if let Some((millis, waiting)) = &waiting {
+            sleep(Duration::from_millis(*millis)).await;
+            assert!(!waiting.is_finished(), "{key}");
+        }
+        let start = Instant::now();
+        for permit in permits.drain(..forfeited) {
+            permit.forfeit();
+        }
+        let Some((_, waiting)) = waiting else {
+            let returned: u32 = costs[..forfeited].iter().sum();
+            assert_eq!(remaining().await, returned, "{key}");
+            return;
+        };
+        let permit = waiting.await.expect("no panic").expect("a permit");
+        assert_eq!(permit.cost(), cost);
+        let waited = start.elapsed();
+        assert!(waited <= Duration::from_millis(2), "{key}: {waited:?}");
+    });
+    join_all(all).await;
 }

@@ -1,17 +1,10 @@
 //! Requests while the store is out, under each outage policy, on a paused clock.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
 use support::load::{Load, since};
-use support::spend::{attempt, build};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Error, Limiter, Outage, Quota};
+use tower_throttle::{Error, Outage};
 
+use crate::prelude::*;
 use crate::telemetry::stores::Sharded;
 
 const LIMIT: u32 = 10;

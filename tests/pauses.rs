@@ -1,21 +1,9 @@
 //! A pause holds in all processes, and ends in all.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
-use support::errors::{bounded, eventually};
-use support::redis_server::RedisServer;
-use support::spend::{attempt, build, per_second, under};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::{MemoryStore, RedisStore};
-use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Limiter, Quota};
 
-const SECOND: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
+use crate::prelude::*;
 
 /// Requests in their order of arrival. Each task returns the time of its departure.
 async fn line(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Instant>> {
@@ -183,7 +171,7 @@ async fn limiter(server: &RedisServer, way: Way, quota: Quota) -> Limiter {
 }
 
 /// The horizon, the guard and a round trip are 120 ms; the rest is for a busy machine.
-const STOPS_WITHIN: Duration = Duration::from_millis(500);
+const STOPS_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// Requests wait in one process while another begins a pause of so many seconds, and ends it.
 async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
@@ -192,12 +180,12 @@ async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
     let commanding = limiter(&server, commands, quota).await;
     let waiting = limiter(&server, waits, quota).await;
     let start = Instant::now();
-    let line = line(&waiting, 60).await;
+    let line = line(&waiting, 100).await;
     sleep(SECOND * 6 / 5).await;
     let until = Instant::now() + SECOND * pause;
     commanding.pause("a", until).await.expect("a pause");
     let stopped = Instant::now() + STOPS_WITHIN;
-    sleep(STOPS_WITHIN * 2).await;
+    sleep(STOPS_WITHIN + SECOND / 2).await;
     attempt(&waiting, "a", 1).await.expect_err("it is paused");
     commanding.resume("a").await.expect("no pause");
     let resumed = Instant::now();

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use std::{env, fs};
 
-use futures_util::future::join_all;
 use support::load::Load;
-use support::redis_server::{RedisServer, redis_6_2};
-use support::spend::{attempt, build};
+use support::redis_server::redis_6_2;
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Quota, Recovery};
+use tower_throttle::Recovery;
+
+use crate::prelude::*;
 
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);

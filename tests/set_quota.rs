@@ -2,26 +2,15 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
-use futures_util::poll;
 use http::{Request, Response};
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::{attempt, build};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::{
-    Acquire, Algorithm, ErrorKind, Limiter, Permit, Quota, Snapshot, ThrottleLayer, key,
-};
+use tower_throttle::{Acquire, Algorithm, ErrorKind, Permit, Snapshot, ThrottleLayer, key};
 
 use crate::limiter::{GUARD, per_second};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
 
 /// The time between two departures with a limit of 1.
 const STEP: Duration = Duration::from_millis(1_010);

@@ -1,18 +1,12 @@
 //! Limits in several units, and costs that are corrected after the departure.
 
-use std::time::Duration;
-
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::build;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::{MemoryStore, RedisStore, Store};
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Charge, Cost, ErrorKind, Limiter, LimiterBuilder, Quota};
+use tower_throttle::store::Store;
+use tower_throttle::{Charge, Cost, ErrorKind};
+
+use crate::prelude::*;
 
 mod adapters;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// So many requests and tokens per window.
 fn limiter(window: Duration, requests: u32, tokens: u32, store: impl Store) -> Limiter {

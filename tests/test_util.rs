@@ -1,15 +1,13 @@
 //! The utilities for users' tests do what they promise: a manual clock, and a store that fails.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use support::spend::under;
-use tokio::time::sleep;
 use tower_throttle::store::contents::{Command, Operation};
-use tower_throttle::store::{Call, MemoryStore, Store};
-use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
-use tower_throttle::{Limiter, Quota};
+use tower_throttle::store::{Call, Store};
+use tower_throttle::test_util::ManualClock;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+use crate::prelude::*;
+
 const TICK: Duration = Duration::from_micros(1);
 
 fn by(clock: &ManualClock, quota: &str) -> Limiter {

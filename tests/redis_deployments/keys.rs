@@ -1,18 +1,17 @@
 //! The keys in a Redis: each is listed, wherever it is, and its state is shown.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use tower_throttle::key::Key;
+use tower_throttle::store::StoreError;
 use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
-use tower_throttle::store::{RedisStore, StoreError};
 
 use super::rights::{additional, set_user, url_of};
+use crate::prelude::*;
 use crate::redis_deployments::promises::LONG;
 use support::command_stats::CommandStats;
-use support::errors::{bounded, everything};
-use support::redis_server::RedisServer;
-use support::spend::{build, spend, spend_by, under};
+use support::errors::everything;
+use support::spend::{spend, spend_by};
 
 async fn connect(server: &RedisServer) -> RedisStore {
     let store = bounded(RedisStore::connect(&server.url())).await;

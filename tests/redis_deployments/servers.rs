@@ -1,18 +1,16 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use std::time::Duration;
-
 use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
-use support::errors::{assert_readable, bounded, eventually, everything};
+use support::errors::{assert_readable, everything};
 use support::proxy::Proxy;
-use support::redis_server::{RedisServer, installed};
+use support::redis_server::installed;
 use support::sentinel::{NAME, Sentinels};
-use support::spend::{attempt, build, spend, spend_by, under};
+use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::store::Store as _;
 
+use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
 
 async fn connect(url: &str) -> RedisStore {

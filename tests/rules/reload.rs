@@ -1,20 +1,15 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
 use std::pin::Pin;
-use std::time::Duration;
 
-use futures_util::future::{join, join_all};
-use futures_util::poll;
-use tokio::time::{Instant, advance, sleep, timeout};
+use futures_util::future::join;
 use tower_throttle::rules::{Reloaded, Rule, RuleRef};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
-use tower_throttle::{Acquire, ErrorKind, Limiter, Outage, Quota, Recovery};
+use tower_throttle::test_util::ManualClock;
+use tower_throttle::{Acquire, ErrorKind, Outage, Recovery};
 
+use crate::prelude::*;
 use crate::rules::{PATIENCE, limiter, per_hour, rules};
 
-const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
 /// The distance between departures with a limit of 1.

@@ -6,12 +6,11 @@ use redis::sentinel::{SentinelClient, SentinelServerType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tower_throttle::Error;
-use tower_throttle::Limiter;
-use tower_throttle::store::{RedisStore, StoreError};
+use tower_throttle::store::StoreError;
 
+use crate::prelude::*;
 use crate::security::{quotas, shown};
-use support::errors::{assert_readable, bounded, everything};
-use support::redis_server::RedisServer;
+use support::errors::{assert_readable, everything};
 
 /// The text in the URL, and its meaning.
 const PASSWORDS: [(&str, &str); 5] = [

@@ -1,17 +1,15 @@
 //! The tables of the documentation, the dashboard, and what there is to be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::Value;
-use support::redis_server::RedisServer;
 use tokio::runtime::Builder;
-use tower_throttle::{Limiter, Quota};
 
 use super::events;
 use super::page::{code, rows};
 use super::seen::Seen;
+use crate::prelude::*;
 
 #[test]
 fn each_documented_event_happens_and_no_others_do() {

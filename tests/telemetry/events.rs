@@ -1,24 +1,18 @@
 //! Each event is emitted once for what happened, however many requests it concerns.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
-use support::redis_server::RedisServer;
-use tokio::time::{Instant, advance, sleep};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
-use tower_throttle::store::{MemoryStore, RedisStore};
-use tower_throttle::test_util::{FailingStore, ManualClock};
-use tower_throttle::{Cost, Limiter, LimiterBuilder, Quota, Recovery, ThrottleLayer, key};
+use tower_throttle::test_util::ManualClock;
+use tower_throttle::{Cost, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
 use super::until;
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
 
 fn ten(store: &Sharded) -> LimiterBuilder {
     Limiter::builder()
@@ -27,12 +21,11 @@ fn ten(store: &Sharded) -> LimiterBuilder {
         .store(store.clone())
 }
 
-/// The only event with this message, which has this level.
+/// The fields of the only event with this message.
 #[track_caller]
-fn once(seen: &Seen, message: &str, level: Level) -> Fields {
+fn once(seen: &Seen, message: &str) -> Fields {
     let told = seen.told(message);
     assert_eq!(told.len(), 1, "{:?}", seen.messages());
-    assert_eq!(told[0].level, level, "{told:?}");
     told[0].fields.clone()
 }
 
@@ -45,12 +38,12 @@ pub(super) async fn outage(seen: &Seen) {
     for answer in join_all(requests).await {
         assert!(answer.is_err_and(|error| error.is_store()));
     }
-    let out = once(seen, "the store is out", Level::WARN);
+    let out = once(seen, "the store is out");
     let fields = ["policy", "error", "cause"].map(|name| out.text(name));
     assert_eq!(fields, ["ten", "it is out", "a test"]);
     store.out(&[]);
     limiter.acquire("a").await.expect("an answer");
-    let back = once(seen, "the store is back", Level::INFO);
+    let back = once(seen, "the store is back");
     assert!(back.number("lasted") >= 3.0, "{back:?}");
     assert_eq!(seen.messages().len(), 2, "{:?}", seen.messages());
 }
@@ -65,7 +58,7 @@ pub(super) async fn lost_leases(seen: &Seen) {
     sleep(SECOND * 5).await;
     assert!(place.is_lost());
     let message = "the lease of requests in progress has ended";
-    assert_eq!(once(seen, message, Level::WARN).number("places"), 1.0);
+    assert_eq!(once(seen, message).number("places"), 1.0);
     store.out(&[]);
     sleep(SECOND * 2).await;
 }
@@ -83,13 +76,12 @@ pub(super) async fn shards(seen: &Seen) {
     assert_eq!(seen.told("the store is out").len(), 1);
     let others = seen.told("another shard of the store is out");
     assert_eq!(others.len(), all.len() - 1);
-    assert!(others.iter().all(|it| it.level == Level::DEBUG));
     store.out(&[]);
     for answer in join_all(all.iter().map(|&key| limiter.acquire(key))).await {
         answer.expect("a permit");
     }
     let back = seen.told("a shard of the store is back, and others are out");
-    assert_eq!((back.len(), back[0].level), (all.len() - 1, Level::DEBUG));
+    assert_eq!(back.len(), all.len() - 1);
     assert_eq!(seen.told("the store is back").len(), 1);
 }
 
@@ -107,7 +99,7 @@ pub(super) async fn commands(seen: &Seen) {
     assert_eq!(seen.messages(), messages);
     for event in seen.events() {
         let fields = (event.fields.text("policy"), event.fields.text("key"));
-        assert_eq!((event.level, fields), (Level::INFO, ("ten", "a")));
+        assert_eq!(fields, ("ten", "a"));
     }
     let lasts = seen.events()[0].fields.number("lasts");
     assert!((9.5..=10.0).contains(&lasts), "{lasts}");
@@ -124,7 +116,7 @@ pub(super) async fn misses(seen: &Seen) {
     // The process stops.
     advance(SECOND * 2).await;
     waiting.await.expect("no panic").expect("a permit");
-    let fields = once(seen, "a grant was missed", Level::DEBUG);
+    let fields = once(seen, "a grant was missed");
     assert_eq!((fields.text("policy"), fields.text("key")), ("ten", "a"));
     assert!((1.8..2.0).contains(&fields.number("late")), "{fields:?}");
     assert!(fields.number("guard") > 0.02, "{fields:?}");
@@ -143,7 +135,7 @@ pub(super) async fn long_waits(seen: &Seen) {
         departed.expect("a permit");
     }
     let message = "a request has to wait for more than a minute; set max_wait to refuse it";
-    let wait = once(seen, message, Level::WARN).number("wait");
+    let wait = once(seen, message).number("wait");
     assert!((89.0..91.0).contains(&wait), "{wait}");
 }
 
@@ -163,12 +155,9 @@ pub(super) async fn clock(seen: &Seen) {
     ask().await;
     clock.set_back(SECOND * 120);
     ask().await;
-    let told = seen.told("the clock of the store was set");
-    let told = told
-        .iter()
-        .map(|it| (it.level, it.fields.number("ahead").round()));
-    let expected = [(Level::WARN, 60.0), (Level::WARN, -120.0)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let told = seen.told("the clock of the store was set").into_iter();
+    let ahead: Vec<_> = told.map(|it| it.fields.number("ahead").round()).collect();
+    assert_eq!(ahead, [60.0, -120.0]);
 }
 
 pub(super) async fn unknown_units(seen: &Seen) {
@@ -182,7 +171,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
     }));
     let response = service.oneshot(http::Request::new(())).await;
     response.expect("a response");
-    let fields = once(seen, "a cost was not corrected", Level::WARN);
+    let fields = once(seen, "a cost was not corrected");
     let expected = "`ten`: cannot settle token, as the quotas count tokens";
     assert_eq!(fields.text("error"), expected);
 }
@@ -203,7 +192,7 @@ pub(super) fn malformed_headers(seen: &Seen) {
     }
     let message = "a response states a limit in a malformed header, which is ignored";
     let header = "x-ratelimit-remaining-tokens";
-    assert_eq!(once(seen, message, Level::WARN).text("header"), header);
+    assert_eq!(once(seen, message).text("header"), header);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,16 +270,15 @@ pub(super) async fn restart(seen: &Seen) {
     let back = || !seen.told("the store is back").is_empty();
     until("the store is back", back).await;
     // A busy machine may take too long for a probe.
-    for (message, level) in [
-        ("the store is out", Level::WARN),
-        ("the store is back", Level::INFO),
-        ("nudges no longer arrive", Level::WARN),
-        ("nudges arrive", Level::INFO),
-        ("a connection to redis was replaced", Level::INFO),
+    for message in [
+        "the store is out",
+        "the store is back",
+        "nudges no longer arrive",
+        "nudges arrive",
+        "a connection to redis was replaced",
     ] {
         let told = seen.told(message);
         assert!((1..=3).contains(&told.len()), "{message}: {told:?}");
-        assert_eq!(told[0].level, level, "{message}");
     }
     assert_discreet(seen, &server);
 }
@@ -327,7 +315,6 @@ pub(super) async fn loss(seen: &Seen) {
     }
     let lost = seen.told(MESSAGE);
     assert_eq!(lost.len(), 2, "{:?}", seen.events());
-    assert_eq!(lost[0].level, Level::WARN);
     assert_eq!(lost[0].fields.text("key"), "a");
     // A window and a second.
     let rests = lost[0].fields.number("rests");

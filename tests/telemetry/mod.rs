@@ -1,5 +1,7 @@
 //! Spans, events and metrics, and that the documentation lists the same.
 
+use crate::prelude::*;
+
 mod documented;
 mod events;
 mod figures;
@@ -8,10 +10,6 @@ mod metered;
 mod page;
 mod seen;
 pub(crate) mod stores;
-
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep};
 
 /// More than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
