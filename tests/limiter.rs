@@ -2,17 +2,28 @@
 
 use std::cell::Cell;
 use std::future::{self, Ready};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use futures_util::FutureExt as _;
-use tower_throttle::{Decision, ErrorKind};
+use tower_throttle::{Acquire, Decision, ErrorKind};
 
 use crate::prelude::*;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 pub(crate) const GUARD: Duration = Duration::from_millis(10);
+
+/// The distance between departures with a limit of 1.
+pub(crate) const STEP: Duration = Duration::from_millis(1_010);
+
+/// A request that waits for the key `a`.
+pub(crate) async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    waiter
+}
 
 pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
     Limiter::builder()
@@ -74,17 +85,16 @@ async fn a_request_that_would_wait_too_long_is_refused_at_once_and_consumes_noth
 async fn the_queue_holds_no_more_requests_than_it_may_and_none_overtakes_it() {
     let limiter = build(per_second(1).max_waiting(3));
     limiter.acquire("a").await.expect("a permit");
-    let mut queue: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire("a"))).collect();
-    for waiter in &mut queue {
-        assert!(poll!(waiter).is_pending());
+    let mut queue = Vec::new();
+    for _ in 0..3 {
+        queue.push(waiter(&limiter).await);
     }
     let error = limiter.acquire("a").await.expect_err("the queue is full");
     assert_eq!(error.kind(), ErrorKind::QueueFull);
     attempt(&limiter, "b", 1).await.expect("a key of its own");
     queue.pop();
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending(), "a place is free again");
-    queue.push(waiter);
+    // A place is free again.
+    queue.push(waiter(&limiter).await);
     let queue = tokio::spawn(join_all(queue));
     while !queue.is_finished() {
         let limited = attempt(&limiter, "a", 1).await;

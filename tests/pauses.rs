@@ -171,7 +171,7 @@ async fn limiter(server: &RedisServer, way: Way, quota: Quota) -> Limiter {
 }
 
 /// The horizon, the guard and a round trip are 120 ms; the rest is for a busy machine.
-const STOPS_WITHIN: Duration = Duration::from_millis(1_500);
+const STOPS_WITHIN: Duration = SECOND;
 
 /// Requests wait in one process while another begins a pause of so many seconds, and ends it.
 async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
@@ -187,8 +187,9 @@ async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
     let stopped = Instant::now() + STOPS_WITHIN;
     sleep(STOPS_WITHIN + SECOND / 2).await;
     attempt(&waiting, "a", 1).await.expect_err("it is paused");
-    commanding.resume("a").await.expect("no pause");
+    // Its message may arrive before the answer.
     let resumed = Instant::now();
+    commanding.resume("a").await.expect("no pause");
     let mut departures = bounded(departures(line)).await;
     departures.sort_unstable();
     history(&departures, start).assert_at_most(10, SECOND / 2);

@@ -1,32 +1,21 @@
 //! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{Request, Response};
 use support::proxy::Proxy;
 use tokio::task::JoinSet;
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::{Acquire, Algorithm, ErrorKind, Permit, Snapshot, ThrottleLayer, key};
+use tower_throttle::{Algorithm, ErrorKind, Permit, Snapshot, ThrottleLayer, key};
 
-use crate::limiter::{GUARD, per_second};
+use crate::limiter::{GUARD, STEP, per_second, waiter};
 use crate::prelude::*;
-
-/// The time between two departures with a limit of 1.
-const STEP: Duration = Duration::from_millis(1_010);
 
 /// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn set(limiter: &Limiter, quota: Quota) {
     limiter.set_quota(quota).expect("a valid quota");
-}
-
-/// A request that waits.
-async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending());
-    waiter
 }
 
 async fn granted(limiter: &Limiter) -> Permit {

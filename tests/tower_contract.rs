@@ -21,11 +21,8 @@ use tower_throttle::rules::{Rule, Rules};
 use tower_throttle::tower::BoxError;
 use tower_throttle::{Departure, Throttle, ThrottleLayer};
 
-use crate::limiter::{GUARD, per_second};
+use crate::limiter::{GUARD, STEP, per_second};
 use crate::prelude::*;
-
-/// The distance between departures with a limit of 1.
-const STEP: Duration = Duration::from_millis(1_010);
 
 type Mock = mock::Mock<Request<()>, Response<()>>;
 type Handle = mock::Handle<Request<()>, Response<()>>;

@@ -12,9 +12,6 @@ use tower_throttle::rules::{Rule, Rules, RulesError};
 
 use crate::prelude::*;
 
-/// More than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
     Rules::new(rules).expect("rules that hold")
 }

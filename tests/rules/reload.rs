@@ -1,19 +1,13 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
-use std::pin::Pin;
-
 use futures_util::future::join;
 use tower_throttle::rules::{Reloaded, Rule, RuleRef};
 use tower_throttle::test_util::ManualClock;
-use tower_throttle::{Acquire, ErrorKind, Outage, Recovery};
+use tower_throttle::{ErrorKind, Outage, Recovery};
 
+use crate::limiter::{GUARD, STEP, waiter};
 use crate::prelude::*;
-use crate::rules::{PATIENCE, limiter, per_hour, rules};
-
-const GUARD: Duration = Duration::from_millis(10);
-
-/// The distance between departures with a limit of 1.
-const STEP: Duration = Duration::from_millis(1_010);
+use crate::rules::{limiter, per_hour, rules};
 
 fn per_second(limit: u32) -> Rule {
     Rule::named("all")
@@ -25,21 +19,9 @@ fn reload(limiter: &Limiter, all: impl IntoIterator<Item = Rule>) -> Reloaded {
     limiter.reload(rules(all)).expect("a limiter with rules")
 }
 
-/// A request that has its place in the queue.
-async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending());
-    waiter
-}
-
 /// Waits until no queue is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
-    let no_queue = async {
-        while limiter.queues() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, no_queue).await.expect("no queue is left");
+    eventually("no queue is left", async || limiter.queues() == 0).await;
 }
 
 /// The rules by name, or by place if they have none.
@@ -289,9 +271,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
     assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
     sleep(SECOND).await;
     store.recover();
-    let (first, second) = timeout(PATIENCE, join(first, second))
-        .await
-        .expect("both go on");
+    let (first, second) = bounded(join(first, second)).await;
     assert!(first.is_ok() && second.is_ok());
     assert!(!limiter.health().is_out());
 }
@@ -323,7 +303,7 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     limiter.reload(table(Outage::Deny)).expect("rules");
     let waiting = tokio::spawn(limiter.acquire("a"));
     store.recover();
-    let permit = timeout(PATIENCE, waiting).await.expect("it departs");
+    let permit = bounded(waiting).await;
     let permit = permit.expect("no panic").expect("a permit");
     assert!(permit.is_counted());
 }

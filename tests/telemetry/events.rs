@@ -11,7 +11,6 @@ use tracing::Level;
 
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
-use super::until;
 use crate::prelude::*;
 
 fn ten(store: &Sharded) -> LimiterBuilder {
@@ -249,7 +248,10 @@ pub(super) async fn restart(seen: &Seen) {
     let mut server = RedisServer::start_with(&user);
     let limiter_of = limiter_of(&server).await.build().expect("a valid policy");
     limiter_of.acquire("a").await.expect("a permit");
-    until("nudges arrive", || !seen.told("nudges arrive").is_empty()).await;
+    eventually("nudges arrive", async || {
+        !seen.told("nudges arrive").is_empty()
+    })
+    .await;
     limiter_of.acquire("a").await.expect("a permit");
     // A busy machine may miss grants.
     let events = seen.events().into_iter();
@@ -257,18 +259,18 @@ pub(super) async fn restart(seen: &Seen) {
     assert_eq!(loud.count(), 1, "{:?}", seen.messages());
     server.kill9();
     let lost = || !seen.told("nudges no longer arrive").is_empty();
-    until("the subscription is lost", lost).await;
+    eventually("the subscription is lost", async || lost()).await;
     let waiting = tokio::spawn(limiter_of.acquire("a").max_wait(Duration::from_secs(60)));
     let out = || !seen.told("the store is out").is_empty();
-    until("the store is out", out).await;
+    eventually("the store is out", async || out()).await;
     let event = seen.told("the store is out").remove(0);
     assert!(event.fields.has("cause"), "{event:?}");
     server.restart();
     waiting.await.expect("no panic").expect("a permit");
     let subscribed = || seen.told("nudges arrive").len() >= 2;
-    until("there is another subscription", subscribed).await;
+    eventually("there is another subscription", async || subscribed()).await;
     let back = || !seen.told("the store is back").is_empty();
-    until("the store is back", back).await;
+    eventually("the store is back", async || back()).await;
     // A busy machine may take too long for a probe.
     for message in [
         "the store is out",

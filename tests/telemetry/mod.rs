@@ -1,7 +1,5 @@
 //! Spans, events and metrics, and that the documentation lists the same.
 
-use crate::prelude::*;
-
 mod documented;
 mod events;
 mod figures;
@@ -10,15 +8,3 @@ mod metered;
 mod page;
 mod seen;
 pub(crate) mod stores;
-
-/// More than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until a condition holds.
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
