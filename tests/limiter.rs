@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use futures_util::FutureExt as _;
+use tokio::task::JoinHandle;
 use tower_throttle::{Acquire, Decision, ErrorKind};
 
 use crate::prelude::*;
@@ -31,25 +32,40 @@ pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
         .guard(GUARD)
 }
 
+/// So many requests for the key `a`, in their order of arrival. Each task returns the time of its departure.
+pub(crate) async fn queue(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Instant>> {
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let acquire = limiter.acquire("a");
+        queue.push(tokio::spawn(async move {
+            let _departs = acquire.await.expect("a permit");
+            Instant::now()
+        }));
+        // So that they arrive in this order.
+        tokio::task::yield_now().await;
+    }
+    queue
+}
+
+pub(crate) async fn departures(queue: Vec<JoinHandle<Instant>>) -> Vec<Instant> {
+    let departures = join_all(queue).await.into_iter();
+    departures.map(|it| it.expect("no panic")).collect()
+}
+
+pub(crate) fn history(departures: &[Instant], origin: Instant) -> History {
+    departures.iter().map(|&at| at - origin).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_depart_in_their_order_at_the_rate_and_never_faster() {
     for (limit, buffer, windows) in [(1, 0, 4), (5, 0, 4), (5, 50, 4), (50, 0, 20)] {
         let buffer = Duration::from_millis(buffer);
         let limiter = build(per_second(limit).buffer(buffer));
         let start = Instant::now();
-        let mut departures = Vec::new();
-        for place in 0..limit * windows {
-            let acquire = limiter.acquire("a");
-            departures.push(tokio::spawn(async move {
-                acquire.await.expect("a permit");
-                (start.elapsed(), place)
-            }));
-            tokio::task::yield_now().await;
-        }
-        let departures = join_all(departures).await.into_iter();
-        let departures: Vec<_> = departures.map(|it| it.expect("no panic")).collect();
+        let queue = queue(&limiter, (limit * windows) as usize).await;
+        let departures = departures(queue).await;
         assert!(departures.is_sorted(), "{departures:?}");
-        let history: History = departures.into_iter().map(|it| it.0).collect();
+        let history = history(&departures, start);
         history.assert_at_most(limit.into(), SECOND + buffer);
         let span = history.span().expect("departures");
         let least = (SECOND + GUARD + buffer) * (windows - 1);

@@ -5,7 +5,7 @@ use tower_throttle::rules::{Reloaded, Rule, RuleRef};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{ErrorKind, Outage, Recovery};
 
-use crate::limiter::{GUARD, STEP, waiter};
+use crate::limiter::{GUARD, STEP, departures, history, queue, waiter};
 use crate::prelude::*;
 use crate::rules::{limiter, per_hour, rules};
 
@@ -116,13 +116,7 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
     let start = Instant::now();
     let mut all = Vec::new();
     for turn in 0..20_u32 {
-        for _ in 0..5 {
-            let acquire = limiter.acquire("a");
-            all.push(tokio::spawn(async move {
-                acquire.await.expect("a permit");
-                start.elapsed()
-            }));
-        }
+        all.extend(queue(&limiter, 5).await);
         advance(SECOND / 10).await;
         let guard = GUARD + GUARD * (turn % 3);
         let outage = if turn % 2 == 0 {
@@ -135,13 +129,9 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
             [per_second(5).guard(guard).max_waiting(1_000).outage(outage)],
         );
     }
-    let departures = join_all(all).await;
-    let departures: Vec<_> = departures
-        .into_iter()
-        .map(|it| it.expect("no panic"))
-        .collect();
+    let departures = departures(all).await;
     assert!(departures.is_sorted(), "{departures:?}");
-    let history: History = departures.into_iter().collect();
+    let history = history(&departures, start);
     assert_eq!(history.len(), 100);
     history.assert_at_most(5, SECOND);
     settle(&limiter).await;

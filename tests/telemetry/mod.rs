@@ -6,5 +6,5 @@ mod figures;
 mod metered;
 #[path = "../../src/telemetry/tests/page.rs"]
 mod page;
-mod seen;
+pub(crate) mod seen;
 pub(crate) mod stores;
