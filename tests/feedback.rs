@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
 use support::upstream::{Answer, Upstream};
-use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::feedback::{Advice, Headers};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+use tower_throttle::feedback::{Advice, Feedback, Headers};
 use tower_throttle::{Cost, Departure, ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::client::{Sender, by_layer, by_middleware, get};
@@ -88,20 +88,20 @@ async fn an_answer_is_applied_even_if_the_caller_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn responses_of_any_type_can_pause() {
-    let limiter = build(per_second(10));
-    let service = ServiceBuilder::new()
-        .layer(
-            ThrottleLayer::new(limiter.clone())
-                .key(key::constant("printer"))
-                .unreported()
-                .feedback(|busy: &Option<u64>| match busy {
-                    Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
-                    None => Advice::none(),
-                }),
-        )
-        .service(service_fn(|busy: Option<u64>| async move {
-            Ok::<_, Infallible>(busy)
-        }));
+    // It may be chosen at run time.
+    let reader: Arc<dyn Feedback<Option<u64>> + Send + Sync> =
+        Arc::new(|busy: &Option<u64>| match busy {
+            Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
+            None => Advice::none(),
+        });
+    let layer = ThrottleLayer::new(build(per_second(10))).key(key::constant("printer"));
+    let service =
+        layer
+            .unreported()
+            .feedback(reader)
+            .layer(service_fn(async |busy: Option<u64>| {
+                Ok::<_, Infallible>(busy)
+            }));
     let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");
     print(None).await;
     let start = Instant::now();
