@@ -34,16 +34,13 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn exhausted_tokens_hold_back_the_requests_that_cost_tokens() {
-    let tokens = Quota::per_minute(1_000).unit("tokens").default_cost(10);
+    let tokens = "1000/m unit=tokens default_cost=10";
     for (policy, held_back) in [
-        (vec![Quota::per_second(10), tokens], [true, false]),
+        (&["10/s", tokens][..], [true, false]),
         // Any request may cost tokens if the quotas do not count them.
-        (vec![Quota::per_second(10)], [true, true]),
+        (&["10/s"], [true, true]),
     ] {
-        let limiter = policy
-            .into_iter()
-            .fold(Limiter::builder(), |it, quota| it.quota(quota));
-        let limiter = limiter.build().expect("a valid policy");
+        let limiter = build(under(policy));
         let has_tokens = held_back == [true, false];
         let layer =
             ThrottleLayer::new(limiter).cost(move |request: &Request<String>| {

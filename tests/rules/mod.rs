@@ -17,8 +17,7 @@ fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
 }
 
 fn limiter(all: impl IntoIterator<Item = Rule>) -> Limiter {
-    let builder = Limiter::builder().rules(rules(all));
-    builder.build().expect("a limiter")
+    build(Limiter::builder().rules(rules(all)))
 }
 
 fn per_hour(name: &str, limit: u32) -> Rule {

@@ -214,7 +214,7 @@ async fn departures_by_a_share_count_after_outages_were_denied_and_the_rule_was_
     let store = FailingStore::new(MemoryStore::new());
     store.fail_with(Fault::Unreachable);
     let builder = Limiter::builder().store(store).rules(rules([denied()]));
-    let limiter = builder.build().expect("a limiter");
+    let limiter = build(builder);
     assert_eq!(granted(&limiter).await, 0);
     for departs in [4, 0, 0] {
         reload(&limiter, [denied().outage(Outage::Local { share: 1.0 })]);
@@ -246,7 +246,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
     let store = FailingStore::new(MemoryStore::new());
     let table = rules([per_hour("one", 2).path("/a"), per_hour("other", 1)]);
     let builder = Limiter::builder().store(store.clone()).rules(table);
-    let limiter = builder.build().expect("a limiter");
+    let limiter = build(builder);
     let [one, other] = ["one", "other"].map(|name| limiter.rule(name).expect("a rule"));
     one.acquire("a").await.expect("a permit");
     store.fail_with(Fault::Unreachable);

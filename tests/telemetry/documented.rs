@@ -62,10 +62,8 @@ async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         let _here = metrics::set_default_local_recorder(&recorder);
-        let store = server.store().await;
-        let quota = Quota::new(5, Duration::from_millis(50));
-        let limiter = Limiter::builder().quota(quota).name("scrape").store(store);
-        let limiter = limiter.build().expect("a valid policy");
+        let builder = under(&["5/50ms"]).name("scrape");
+        let limiter = build(builder.store(server.store().await));
         for _ in 0..10 {
             let acquire = limiter.acquire("a").share("tenant", 1);
             acquire.await.expect("a permit");

@@ -30,7 +30,7 @@ fn once(seen: &Seen, message: &str) -> Fields {
 
 pub(super) async fn outage(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     limiter.acquire("a").await.expect("an answer");
     store.out(&["a"]);
     let requests = (0..1_000).map(|_| limiter.acquire("a").max_wait(SECOND * 3));
@@ -49,9 +49,7 @@ pub(super) async fn outage(seen: &Seen) {
 
 pub(super) async fn lost_leases(seen: &Seen) {
     let store = Sharded::default();
-    let quota = Quota::concurrent(3).lease(SECOND * 2);
-    let limiter = Limiter::builder().store(store.clone()).quota(quota);
-    let limiter = limiter.name("three").build().expect("a valid policy");
+    let limiter = build(under(&["3 concurrent lease=2s"]).store(store.clone()));
     let place = limiter.acquire("a").await.expect("an answer").hold();
     store.out(&["a"]);
     sleep(SECOND * 5).await;
@@ -64,7 +62,7 @@ pub(super) async fn lost_leases(seen: &Seen) {
 
 pub(super) async fn shards(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     let all: Vec<_> = ('a'..='z').map(String::from).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     store.out(&all);
@@ -86,8 +84,8 @@ pub(super) async fn shards(seen: &Seen) {
 
 pub(super) async fn commands(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
-    let other = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
+    let other = build(ten(&store));
     let until = Instant::now() + SECOND * 10;
     limiter.pause("a", until).await.expect("an answer");
     let decision = other.try_acquire("a").await.expect("an answer");
@@ -105,7 +103,7 @@ pub(super) async fn commands(seen: &Seen) {
 }
 
 pub(super) async fn misses(seen: &Seen) {
-    let limiter = ten(&Sharded::default()).build().expect("a valid policy");
+    let limiter = build(ten(&Sharded::default()));
     for _ in 0..10 {
         limiter.acquire("a").await.expect("a permit");
     }
@@ -122,7 +120,7 @@ pub(super) async fn misses(seen: &Seen) {
 }
 
 pub(super) async fn long_waits(seen: &Seen) {
-    let limiter = ten(&Sharded::default()).build().expect("a valid policy");
+    let limiter = build(ten(&Sharded::default()));
     let until = Instant::now() + SECOND * 90;
     limiter.pause("a", until).await.expect("an answer");
     seen.forget();
@@ -141,8 +139,7 @@ pub(super) async fn long_waits(seen: &Seen) {
 pub(super) async fn clock(seen: &Seen) {
     let clock = ManualClock::running();
     let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
-    let limiter = Limiter::builder().quota(Quota::per_second(10)).name("ten");
-    let limiter = limiter.store(store).build().expect("a valid policy");
+    let limiter = build(per_second(10).store(store));
     let ask = async || {
         for _ in 0..3 {
             limiter.try_acquire("a").await.expect("an answer");
@@ -160,9 +157,8 @@ pub(super) async fn clock(seen: &Seen) {
 }
 
 pub(super) async fn unknown_units(seen: &Seen) {
-    let tokens = Quota::per_second(10).unit("tokens").default_cost(5);
-    let limiter = Limiter::builder().quota(tokens).name("ten").build();
-    let layer = ThrottleLayer::new(limiter.expect("a valid policy"))
+    let limiter = build(under(&["10/s unit=tokens default_cost=5"]).name("ten"));
+    let layer = ThrottleLayer::new(limiter)
         .key(key::constant("a"))
         .settle(|_: &http::Response<()>| Some(Cost::from(("token", 1))));
     let service = layer.layer(service_fn(async |_: http::Request<()>| {
@@ -198,7 +194,7 @@ pub(super) fn malformed_headers(seen: &Seen) {
 async fn a_subscriber_may_call_the_limiter() {
     let (seen, _guard) = Seen::begin();
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     let waiting = join_all((0..20).map(|_| limiter.acquire("a")));
     let waiting = tokio::spawn(waiting);
     sleep(SECOND * 98 / 100).await;
@@ -228,10 +224,8 @@ const PASSWORD: &str = "hunter2hunter2";
 async fn limiter_of(server: &RedisServer) -> LimiterBuilder {
     let url = format!("redis://throttle:{PASSWORD}@127.0.0.1:{}/", server.port());
     let store = RedisStore::connect(&url).await.expect("a connection");
-    let quota = Quota::new(10, Duration::from_millis(200));
     // Only a server that is gone is out.
-    let store = store.timeout(Duration::from_secs(20));
-    Limiter::builder().quota(quota).name("redis").store(store)
+    under(&["10/200ms"]).store(store.timeout(SECOND * 20))
 }
 
 fn assert_discreet(seen: &Seen, server: &RedisServer) {
@@ -290,12 +284,9 @@ pub(super) async fn loss(seen: &Seen) {
     let server = RedisServer::start();
     let mut limiters = Vec::new();
     for _ in 0..2 {
-        let store = server.store().await;
-        let quota = Quota::new(10, Duration::from_millis(200));
-        let limiter_of = Limiter::builder().quota(quota).store(store);
-        let limiter_of = limiter_of.recovery(Recovery::Strict).name("strict");
-        let limiter_of = limiter_of.max_wait(Duration::from_secs(5)).build();
-        limiters.push(limiter_of.expect("a valid policy"));
+        let builder = under(&["10/200ms"]).recovery(Recovery::Strict);
+        let builder = builder.max_wait(SECOND * 5).store(server.store().await);
+        limiters.push(build(builder));
     }
     let ask = async || {
         for limiter_of in &limiters {
