@@ -418,26 +418,6 @@ async fn a_span_lasts_until_the_departure_and_has_the_key_the_policy_and_the_out
     assert!(span.fields.number("wait") >= 1.0, "{span:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_waits_is_cancelled() {
-    let (seen, _guard) = Seen::begin();
-    let limiter = one().build().unwrap();
-    limiter.acquire("a").await.unwrap();
-    seen.forget();
-    {
-        let mut acquire = pin!(limiter.acquire("a"));
-        assert!(poll_immediate(acquire.as_mut()).await.is_none());
-        sleep(Duration::from_millis(300)).await;
-        assert!(!seen.span().is_closed);
-    }
-    let span = seen.span();
-    assert_eq!(span.fields.text("outcome"), "cancelled");
-    assert!(span.is_closed && span.fields.number("wait") >= 0.3);
-    // A request that was never polled has no span.
-    drop(limiter.acquire("a"));
-    assert_eq!(seen.spans().len(), 1);
-}
-
 #[test]
 fn a_permit_that_departs_at_once_allocates_nothing() {
     let quota = Quota::per_second(1_000_000).algorithm(Algorithm::Gcra { burst: 1_000_000 });
