@@ -155,7 +155,6 @@ async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
     let quota = Quota::new(10, SECOND / 2);
     let commanding = limiter(&server, commands, quota).await;
     let waiting = limiter(&server, waits, quota).await;
-    let start = Instant::now();
     let queue = queue(&waiting, 100).await;
     sleep(SECOND * 6 / 5).await;
     let until = Instant::now() + SECOND * pause;
@@ -168,7 +167,6 @@ async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
     commanding.resume("a").await.expect("no pause");
     let mut departures = bounded(departures(queue)).await;
     departures.sort_unstable();
-    history(&departures, start).assert_at_most(10, SECOND / 2);
     let (before, after) = departures.split_at(departures.partition_point(|&at| at < resumed));
     let case = format!("{commands:?}, {waits:?}: {before:?}, {after:?}");
     assert!(

@@ -1,6 +1,7 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use redis::aio::ConnectionManager;
+use redis::AsyncConnectionConfig;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::cluster::Cluster;
 use support::errors::{assert_readable, everything};
 use support::proxy::Proxy;
@@ -60,8 +61,14 @@ async fn a_unix_socket_keeps_all_promises() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_of_the_user_serves_scripts_only() {
     let server = RedisServer::start();
-    let manager = ConnectionManager::new(server.client()).await;
-    let multiplexed = server.client().get_multiplexed_async_connection().await;
+    // They have timeouts of their own, which are short for a busy machine.
+    let config = ConnectionManagerConfig::new().set_response_timeout(Some(LONG));
+    let manager = ConnectionManager::new_with_config(server.client(), config).await;
+    let (client, config) = (server.client(), AsyncConnectionConfig::new());
+    let config = config.set_response_timeout(Some(LONG));
+    let multiplexed = client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await;
     let stores: [RedisStore; 2] = [
         manager.expect("a connection").into(),
         multiplexed.expect("a connection").into(),
