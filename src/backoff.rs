@@ -26,19 +26,3 @@ fn up_to(longest: Duration) -> Duration {
     let random = RandomState::new().hash_one(longest);
     longest.mul_f64(random as f64 / u64::MAX as f64)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
-        for (attempt, bound) in [(1, 50), (2, 100), (5, 800), (6, 1_000), (u32::MAX, 1_000)] {
-            let bound = Duration::from_millis(bound);
-            let pauses = (0..500).map(|_| before(attempt, first, longest));
-            let max = pauses.max().unwrap();
-            assert!(max <= bound && max > bound / 2, "{max:?} of {bound:?}");
-        }
-    }
-}

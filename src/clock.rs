@@ -204,123 +204,63 @@ fn signed_nanos(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    const EPOCH: u64 = 1_763_000_000_000_000;
+    const EPOCH: i64 = 1_763_000_000_000_000;
 
-    /// A clock and the time from which all times are counted, in milliseconds.
-    struct Observed(StoreClock, Instant);
-
-    impl Observed {
-        fn new() -> Self {
-            Self(StoreClock::new(), Instant::now())
+    proptest! {
+        /// The clock of the store drifts, and calls take any time. At last, it is set. Times are in microseconds.
+        #[test]
+        fn the_clock_is_within_its_offset_and_was_set_if_it_is_off_by_more_than_drift(
+            parts_per_million in -500..=500_i64,
+            calls in prop::collection::vec((0..4_000_000_000_i64, 0..50_000_i64, 0..50_000_i64), 2..20),
+            set_by in prop_oneof![-9_000_000..-200_000_i64, 200_000..9_000_000_i64],
+        ) {
+            let clock = StoreClock::new();
+            let at = |micros: i64| clock.origin + Duration::from_micros(micros.unsigned_abs());
+            let (mut now, mut uncertain, mut ahead) = (0, f64::INFINITY, 0);
+            for (nth, &(idle, there, back)) in calls.iter().enumerate() {
+                let is_set = nth + 1 == calls.len();
+                ahead += if is_set { set_by } else { 0 };
+                let shows = |at: i64| EPOCH + ahead + at + at * parts_per_million / 1_000_000;
+                let (sent, took) = (now + idle, there + back);
+                now = sent + took;
+                let read = clock.observe(at(sent), at(now), shows(sent + there).unsigned_abs(), 7);
+                // What is known of the clock is no less exact than this call, or an earlier one and drift since then.
+                let drifted = uncertain + (idle + took) as f64 / 1_000.0 + 1.0;
+                uncertain = drifted.min(took as f64 + 1.0);
+                if is_set {
+                    let (off, slack) = (set_by - read.ahead / NANOS, drifted + took as f64 + 2.0);
+                    prop_assert!(off.abs() as f64 <= slack, "{off} of {set_by}");
+                    // Drift may explain it.
+                    prop_assume!(set_by.abs() as f64 > slack);
+                } else {
+                    prop_assert_eq!(read.set_by(), None);
+                    prop_assert!(read.offset.uncertainty().as_nanos() as f64 / 1e3 <= uncertain);
+                }
+                let shown = shows(now).unsigned_abs();
+                let rounding = 1 + took.unsigned_abs() / 2_000;
+                prop_assert!(read.offset.earliest(shown - rounding) <= at(now));
+                prop_assert!(read.offset.latest(shown + rounding) >= at(now));
+                prop_assert!(clock.shows()(at(now)) + rounding >= shown);
+            }
         }
-
-        fn at(&self, millis: u64) -> Instant {
-            self.1 + Duration::from_millis(millis)
-        }
-
-        /// Observes that the store's clock showed `shown` between `sent` and `received`.
-        fn read(&self, [sent, received]: [u64; 2], shown: u64, server: u64) -> Read {
-            let (sent, received) = (self.at(sent), self.at(received));
-            self.0.observe(sent, received, stored(shown), server)
-        }
-    }
-
-    fn stored(millis: u64) -> u64 {
-        EPOCH + millis * 1_000
-    }
-
-    #[test]
-    fn a_time_of_the_store_lies_between_sending_and_answer_of_its_call() {
-        let clock = Observed::new();
-        let offset = clock.read([0, 40], 1_000, 1).offset;
-        assert!(offset.earliest(stored(1_000)) <= clock.at(0));
-        assert!(offset.latest(stored(1_000)) >= clock.at(40));
-        assert!(offset.uncertainty() <= Duration::from_micros(40_003));
-        // The call may have been answered at once, or only at its end.
-        let shows = clock.0.shows()(clock.at(100));
-        assert!((stored(1_100)..=stored(1_101)).contains(&shows), "{shows}");
-        assert_eq!(StoreClock::new().shows()(clock.at(0)), 0);
-    }
-
-    #[test]
-    fn a_late_answer_is_read_by_the_answers_of_earlier_calls() {
-        let clock = Observed::new();
-        clock.read([0, 1], 1_000, 1);
-        let offset = clock.read([10, 60], 1_012, 1).offset;
-        assert!(offset.uncertainty() < Duration::from_millis(2));
-        assert!(offset.latest(stored(2_000)) <= clock.at(1_002));
-        assert!(offset.earliest(stored(2_000)) >= clock.at(999));
-    }
-
-    #[test]
-    fn a_clock_that_was_set_replaces_the_earlier_one() {
-        let clock = Observed::new();
-        clock.read([0, 1], 1_000, 1);
-        let offset = clock.read([100, 101], 50, 1).offset;
-        let latest = offset.latest(stored(60));
-        assert!((clock.at(110)..=clock.at(112)).contains(&latest));
     }
 
     #[test]
     fn one_clock_tells_nothing_about_that_of_another_server() {
+        assert_eq!(StoreClock::new().shows()(Instant::now()), 0);
         // Server 0 is one of a connection that may be renewed: each reading may be of another server.
         for (server, next) in [(1, 2), (0, 0)] {
-            let clock = Observed::new();
-            clock.read([0, 1], 1_000, server);
+            let clock = StoreClock::new();
+            let at = |millis| clock.origin + Duration::from_millis(millis);
+            clock.observe(at(0), at(1), 1_000_000, server);
             // The other is ahead, by less than this answer leaves open.
-            let read = clock.read([10, 60], 1_030, next);
+            let read = clock.observe(at(10), at(60), 1_030_000, next);
             assert_eq!(read.ahead, 0);
-            assert!(read.offset.latest(stored(2_000)) >= clock.at(1_030));
-        }
-    }
-
-    #[test]
-    fn a_clock_is_ahead_by_what_no_round_trip_explains() {
-        let clock = Observed::new();
-        for (call, shown, server, expected) in [
-            ([0, 1], 1_000, 1, 0..=0),
-            ([10, 60], 1_040, 1, 0..=0),
-            ([100, 101], 1_050, 1, 48..=52),
-            ([200, 201], 1_350, 1, 198..=202),
-            ([300, 301], 950, 1, 498..=502),
-            ([400, 401], 5_000, 2, 0..=0),
-        ] {
-            let ahead = clock.read(call, shown, server).ahead.unsigned_abs();
-            assert!(expected.contains(&(ahead / 1_000_000)), "{ahead}");
-        }
-    }
-
-    #[test]
-    fn a_clock_that_drifts_or_is_slewed_was_not_set() {
-        let ahead_after = |idle: u64, off: i64| {
-            let clock = Observed::new();
-            clock.read([0, 1], 1_000, 1);
-            let shown = (1_000 + idle).saturating_add_signed(off);
-            clock.read([idle, idle + 1], shown, 1).ahead.unsigned_abs()
-        };
-        for (idle, parts_per_million) in [(60_i64, 500), (600, 50), (1_800, 30), (86_400, 500)] {
-            let off = idle * parts_per_million / 1_000;
-            for off in [off, -off] {
-                let ahead = ahead_after(idle.cast_unsigned() * 1_000, off);
-                assert_eq!(ahead, 0, "{off} ms after {idle} s");
-            }
-        }
-        for off in [100, -100, 5_000, -5_000_i64] {
-            let ahead = ahead_after(60_000, off) / 1_000_000;
-            let beyond = off.unsigned_abs() - 30;
-            assert!((beyond - 2..=beyond).contains(&ahead), "{off} ms: {ahead}");
-        }
-    }
-
-    #[test]
-    fn a_reading_becomes_less_certain_with_time() {
-        let clock = Observed::new();
-        clock.read([0, 1], 1_000, 1);
-        for (from, expected) in [(6_000, 6..=8), (120_000, 39..=41)] {
-            let read = clock.read([from, from + 40], 1_020 + from, 1);
-            assert!(expected.contains(&read.offset.uncertainty().as_millis()));
+            assert!(read.offset.latest(2_000_000) >= at(1_030));
         }
     }
 }

@@ -1,109 +1,137 @@
-//! Behind each adapter an upstream never sees more than its quota allows, whichever client is inside. The example
-//! `replicas` judges several processes.
-//!
-//! Arrivals are judged here, and on a busy machine one request is under way much longer than
-//! another. Hence a buffer that is long even where the window is short.
+//! Behind each adapter for clients, an upstream never sees more than its quota allows, and no refused request. The
+//! example `replicas` judges several processes.
 
-use std::time::Duration;
+use std::error::Error as _;
 
-use bytes::Bytes;
-use futures_util::future::join_all;
-use http_body_util::Empty;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
-use support::spend::build;
 use support::upstream::Upstream;
-use tower::util::BoxCloneSyncService;
-use tower::{ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::tower::BoxError;
-use tower_throttle::{
-    Departure, Limiter, LimiterBuilder, Quota, ThrottleLayer, ThrottleMiddleware,
-};
+use tower_throttle::{Departure, Error, ErrorKind, ThrottleLayer, ThrottleMiddleware, key};
 
-use crate::client;
+use crate::client::{ADAPTERS, OF_ONE_KEY, Sender, by_layer, by_middleware, get};
+use crate::prelude::*;
 
-/// Sends one request to a URL and returns the status and the departure, whatever client is inside.
-type Sender = BoxCloneSyncService<String, (u16, Option<Departure>), BoxError>;
-
-const ADAPTERS: [fn(&Limiter) -> Sender; 3] = [over_hyper, over_reqwest, as_middleware];
-
-/// The limit, the window in milliseconds, and the requests that make three windows' worth.
-const CASES: [(u32, u64, usize); 3] = [(1, 100, 9), (5, 1_000, 18), (50, 100, 153)];
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn over_hyper(limiter: &Limiter) -> Sender {
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let service = ServiceBuilder::new()
-        .layer(ThrottleLayer::new(limiter.clone()))
-        .service(client)
-        .map_request(|url: String| {
-            let request = http::Request::get(url).body(Empty::new());
-            request.expect("a valid request")
-        })
-        .map_response(|answer| {
-            let departure = answer.extensions().get().copied();
-            (answer.status().as_u16(), departure)
-        });
-    BoxCloneSyncService::new(service)
-}
-
-fn over_reqwest(limiter: &Limiter) -> Sender {
-    let service = ServiceBuilder::new()
-        .layer(ThrottleLayer::new(limiter.clone()))
-        .service(client::plain())
-        .map_request(|url: String| {
-            let url = url.parse().expect("a valid URL");
-            reqwest::Request::new(http::Method::GET, url)
-        })
-        .map_response(|answer| {
-            let departure = answer.extensions().get().copied();
-            (answer.status().as_u16(), departure)
-        });
-    BoxCloneSyncService::new(service)
-}
-
-fn as_middleware(limiter: &Limiter) -> Sender {
-    let client = client::throttled(ThrottleMiddleware::new(limiter.clone()));
-    BoxCloneSyncService::new(service_fn(move |url: String| {
-        let request = client.get(url);
-        async move {
-            let answer = request.send().await?;
-            let departure = answer.extensions().get().copied();
-            Ok((answer.status().as_u16(), departure))
-        }
-    }))
-}
-
-fn at_most(limit: u32, window: u64) -> LimiterBuilder {
-    let quota = Quota::new(limit, Duration::from_millis(window));
-    Limiter::builder().quota(quota).buffer(SECOND * 3 / 10)
-}
-
-/// Sends so many requests, all at once.
-async fn send(sender: Sender, url: String, requests: usize) {
-    let sent = (0..requests).map(|_| sender.clone().oneshot(url.clone()));
-    for answer in join_all(sent).await {
-        let (status, departure) = answer.expect("an answer");
-        assert_eq!(status, 200);
-        assert!(departure.is_some(), "without a departure");
-    }
-}
+/// A busy machine may take this long for a test.
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_share_a_limiter_keep_the_bound_together() {
-    for (limit, window, requests) in CASES {
-        let upstream = Upstream::start().await;
-        let limiter = build(at_most(limit, window));
-        let clients = (0..9).map(|number| {
-            let sender = ADAPTERS[number % 3](&limiter);
-            tokio::spawn(send(sender, upstream.uri(), requests / 9))
+    // The limit, the window in milliseconds, and the requests of each of four clients: three windows' worth.
+    let cases = [(1, 100, 1), (5, 1_000, 4), (50, 100, 38)];
+    let all = cases.map(async |(limit, window, requests)| {
+        let (upstream, window) = (Upstream::start().await, window * MS);
+        // Arrivals are judged here, and on a busy machine one request is under way much longer than another.
+        let builder = Limiter::builder().quota(Quota::new(limit, window));
+        let limiter = build(builder.buffer(SECOND));
+        let clients = [ADAPTERS; 2].into_iter().flatten().map(|adapter| {
+            let (sender, url) = (adapter(&limiter), upstream.uri());
+            tokio::spawn(async move {
+                for answer in join_all((0..requests).map(|_| get(&sender, url.clone()))).await {
+                    let answer = answer.expect("an answer");
+                    assert_eq!(answer.status(), 200);
+                    assert!(answer.extensions().get::<Departure>().is_some());
+                }
+            })
         });
         for client in join_all(clients).await {
             client.expect("no panic");
         }
         let history = upstream.history();
-        assert_eq!(history.len(), requests, "not all arrived, each once");
-        history.assert_at_most(limit.into(), Duration::from_millis(window));
+        assert_eq!(history.len(), 4 * requests, "not all arrived, each once");
+        history.assert_at_most(limit.into(), window);
+    });
+    join_all(all).await;
+}
+
+fn per_hour(limit: u32) -> LimiterBuilder {
+    Limiter::builder().quota(Quota::per_hour(limit))
+}
+
+/// The limiter's error, as a user would find it.
+async fn refusal(sender: &Sender, upstream: &Upstream) -> Error {
+    let error = get(sender, upstream.uri()).await.expect_err("a refusal");
+    Error::find(&*error).expect("our own error").clone()
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
+    let upstream = Upstream::start().await;
+    for adapter in ADAPTERS {
+        let bound = adapter(&build(per_hour(1).max_wait(MINUTE)));
+        get(&bound, upstream.uri()).await.expect("an answer");
+        let error = refusal(&bound, &upstream).await;
+        assert!(error.kind() == ErrorKind::TooLong && error.source().is_none());
+        let wait = error.wait().expect("a wait");
+        assert!(wait > HOUR - MINUTE && wait < HOUR + MINUTE, "{wait:?}");
+
+        let full = adapter(&build(per_hour(1).max_waiting(1)));
+        get(&full, upstream.uri()).await.expect("an answer");
+        let mut waiting = Box::pin(get(&full, upstream.uri()));
+        assert!(poll!(&mut waiting).is_pending());
+        assert_eq!(refusal(&full, &upstream).await.kind(), ErrorKind::QueueFull);
     }
+    let middleware = || ThrottleMiddleware::new(build(per_hour(10)));
+    let layer = || ThrottleLayer::new(build(per_hour(10)));
+    let costly = |_: &reqwest::Request| 11;
+    let tenant = || key::header("x-tenant");
+    for (sender, kind) in [
+        (
+            by_middleware(middleware().cost(costly)),
+            ErrorKind::InvalidCost,
+        ),
+        (by_layer(layer().cost(costly)), ErrorKind::InvalidCost),
+        (by_middleware(middleware().key(tenant())), ErrorKind::NoKey),
+        (by_layer(layer().key(tenant())), ErrorKind::NoKey),
+    ] {
+        let error = refusal(&sender, &upstream).await;
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    assert_eq!(upstream.arrivals().len(), 4);
+}
+
+/// Requests that are not below `/api` are exempt.
+fn by_tenant(request: &reqwest::Request) -> Option<String> {
+    let tenant = request.url().path().strip_prefix("/api/")?;
+    Some(tenant.to_owned())
+}
+
+#[tokio::test]
+async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
+    let upstream = Upstream::start().await;
+    let limiter = || build(per_hour(1).max_wait(Duration::ZERO));
+    for sender in [
+        by_middleware(ThrottleMiddleware::new(limiter()).key(by_tenant)),
+        by_layer(ThrottleLayer::new(limiter()).key(by_tenant)),
+    ] {
+        for (path, departs) in [
+            ("/api/a", Some(true)),
+            ("/api/b", Some(true)),
+            ("/api/a", None),
+            ("/health", Some(false)),
+            ("/health", Some(false)),
+        ] {
+            let answer = get(&sender, upstream.uri() + path).await.ok();
+            let departed = answer.map(|it| it.extensions().get::<Departure>().is_some());
+            assert_eq!(departed, departs, "{path}");
+        }
+    }
+    assert_eq!(upstream.arrivals().len(), 8);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_while_it_waits_spends_nothing() {
+    let upstream = Upstream::start().await;
+    for adapter in OF_ONE_KEY {
+        let limiter = build(per_hour(1));
+        let sender = adapter(&limiter);
+        get(&sender, upstream.uri()).await.expect("an answer");
+        for patience in [0, 1, 30] {
+            let patience = Duration::from_millis(patience);
+            let dropped = timeout(patience, get(&sender, upstream.uri())).await;
+            assert!(dropped.is_err(), "departed within the hour");
+        }
+        // Then returned departures have arrived.
+        eventually("no queue is left", async || limiter.queues() == 0).await;
+        let snapshot = limiter.peek("a").await.expect("an answer");
+        assert!(snapshot.delay() < HOUR + MINUTE, "{snapshot:?}");
+    }
+    assert_eq!(upstream.arrivals().len(), 2);
 }

@@ -1,14 +1,7 @@
 //! A key that is known to be over its limit is refused without a call to the store.
 
-use std::time::Duration;
+use crate::prelude::*;
 
-use support::spend::{attempt, build};
-use tokio::time::{Instant, advance, sleep};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::FailingStore;
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
-
-const SECOND: Duration = Duration::from_secs(1);
 /// Shorter than an entry holds.
 const WINDOW: Duration = Duration::from_millis(500);
 /// The most by which two clocks drift apart in a second or two.

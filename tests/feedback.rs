@@ -3,25 +3,15 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use http::{Request, Response};
-use reqwest_middleware::ClientWithMiddleware;
-use support::spend::{build, per_second};
 use support::upstream::{Answer, Upstream};
-use tokio::time::Instant;
-use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
-use tower_throttle::feedback::{Advice, Headers};
-use tower_throttle::{Cost, Departure, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+use tower_throttle::feedback::{Advice, Feedback, Headers};
+use tower_throttle::{Cost, Departure, ThrottleLayer, ThrottleMiddleware, key};
 
-use crate::client::throttled;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn limiter(limit: u32) -> Limiter {
-    let builder = Limiter::builder().quota(Quota::per_second(limit));
-    builder.build().expect("a valid policy")
-}
+use crate::client::{Sender, by_layer, by_middleware, get};
+use crate::prelude::*;
 
 fn request() -> Request<String> {
     let request = Request::get("https://api.example.com/");
@@ -43,41 +33,14 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_answers_429_is_paused() {
-    let limiter = limiter(10);
-    let service = ThrottleLayer::new(limiter.clone()).layer(answers(|number| match number {
-        0 => Response::builder().status(429).header("retry-after", "20"),
-        _ => Response::builder(),
-    }));
-    let start = Instant::now();
-    let response = service.clone().oneshot(request()).await.expect("an answer");
-    // The caller gets the answer of the service, and the departure.
-    assert_eq!(response.status(), 429);
-    assert!(response.extensions().get::<Departure>().is_some());
-    assert!(start.elapsed() < SECOND);
-    let response = service.oneshot(request()).await.expect("an answer");
-    assert_eq!(response.status(), 200);
-    let waited = response
-        .extensions()
-        .get::<Departure>()
-        .map(Departure::waited);
-    assert!(waited >= Some(SECOND * 20), "{waited:?}");
-    let other = limiter.try_acquire("other").await.expect("an answer");
-    assert!(other.is_granted());
-}
-
-#[tokio::test(start_paused = true)]
 async fn exhausted_tokens_hold_back_the_requests_that_cost_tokens() {
-    let tokens = Quota::per_minute(1_000).unit("tokens").default_cost(10);
+    let tokens = "1000/m unit=tokens default_cost=10";
     for (policy, held_back) in [
-        (vec![Quota::per_second(10), tokens], [true, false]),
+        (&["10/s", tokens][..], [true, false]),
         // Any request may cost tokens if the quotas do not count them.
-        (vec![Quota::per_second(10)], [true, true]),
+        (&["10/s"], [true, true]),
     ] {
-        let limiter = policy
-            .into_iter()
-            .fold(Limiter::builder(), |it, quota| it.quota(quota));
-        let limiter = limiter.build().expect("a valid policy");
+        let limiter = build(under(policy));
         let has_tokens = held_back == [true, false];
         let layer =
             ThrottleLayer::new(limiter).cost(move |request: &Request<String>| {
@@ -109,7 +72,7 @@ async fn exhausted_tokens_hold_back_the_requests_that_cost_tokens() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_applied_even_if_the_caller_is_gone() {
-    let limiter = limiter(10);
+    let limiter = build(per_second(10));
     let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
     let service = ThrottleLayer::new(limiter.clone()).layer(service);
     let caller = tokio::spawn(service.oneshot(request()));
@@ -121,33 +84,21 @@ async fn an_answer_is_applied_even_if_the_caller_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn feedback_can_be_switched_off() {
-    let service = answers(|_| Response::builder().status(429).header("retry-after", "20"));
-    let layer = ThrottleLayer::new(limiter(10)).without_feedback();
-    let service = layer.layer(service);
-    let start = Instant::now();
-    for _ in 0..3 {
-        service.clone().oneshot(request()).await.expect("an answer");
-    }
-    assert!(start.elapsed() < SECOND);
-}
-
-#[tokio::test(start_paused = true)]
 async fn responses_of_any_type_can_pause() {
-    let limiter = limiter(10);
-    let service = ServiceBuilder::new()
-        .layer(
-            ThrottleLayer::new(limiter.clone())
-                .key(key::constant("printer"))
-                .unreported()
-                .feedback(|busy: &Option<u64>| match busy {
-                    Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
-                    None => Advice::none(),
-                }),
-        )
-        .service(service_fn(|busy: Option<u64>| async move {
-            Ok::<_, Infallible>(busy)
-        }));
+    // It may be chosen at run time.
+    let reader: Arc<dyn Feedback<Option<u64>> + Send + Sync> =
+        Arc::new(|busy: &Option<u64>| match busy {
+            Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
+            None => Advice::none(),
+        });
+    let layer = ThrottleLayer::new(build(per_second(10))).key(key::constant("printer"));
+    let service =
+        layer
+            .unreported()
+            .feedback(reader)
+            .layer(service_fn(async |busy: Option<u64>| {
+                Ok::<_, Infallible>(busy)
+            }));
     let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");
     print(None).await;
     let start = Instant::now();
@@ -156,44 +107,58 @@ async fn responses_of_any_type_can_pause() {
     assert!(start.elapsed() >= SECOND * 30);
 }
 
+fn pause(response: &reqwest::Response) -> Advice {
+    match response.status().as_u16() {
+        429 => Advice::pause(SECOND * 30),
+        _ => Advice::none(),
+    }
+}
+
 #[tokio::test]
-async fn feedback_of_a_client_can_be_switched_off_or_replaced() {
-    type Make = fn(Limiter) -> ClientWithMiddleware;
-    let cases: [(Make, u64); 3] = [
+async fn an_upstream_that_refuses_is_paused_unless_feedback_is_switched_off_or_replaced() {
+    type Make = fn(Limiter) -> Sender;
+    let upstream = Upstream::answering(|_| Answer::new(429).header("Retry-After", 60)).await;
+    let cases: [(Make, u64); 8] = [
+        (|it| by_layer(ThrottleLayer::new(it)), 60),
+        (|it| by_layer(ThrottleLayer::new(it).without_feedback()), 0),
+        (|it| by_layer(ThrottleLayer::new(it).feedback(pause)), 30),
         (
-            |limiter| throttled(ThrottleMiddleware::new(limiter).without_feedback()),
+            |it| {
+                by_layer(ThrottleLayer::new(it).feedback(Headers::new().longest_pause(SECOND * 40)))
+            },
+            40,
+        ),
+        (|it| by_middleware(ThrottleMiddleware::new(it)), 60),
+        (
+            |it| by_middleware(ThrottleMiddleware::new(it).without_feedback()),
             0,
         ),
         (
-            |limiter| {
-                let pause = |response: &reqwest::Response| match response.status().as_u16() {
-                    429 => Advice::pause(SECOND * 30),
-                    _ => Advice::none(),
-                };
-                throttled(ThrottleMiddleware::new(limiter).feedback(pause))
-            },
+            |it| by_middleware(ThrottleMiddleware::new(it).feedback(pause)),
             30,
         ),
         (
-            |limiter| {
-                let headers = Headers::new().longest_pause(SECOND * 40);
-                throttled(ThrottleMiddleware::new(limiter).feedback(headers))
+            |it| {
+                by_middleware(
+                    ThrottleMiddleware::new(it).feedback(Headers::new().longest_pause(SECOND * 40)),
+                )
             },
             40,
         ),
     ];
-    for (make, expected) in cases {
-        let busy = |_| Answer::new(429).header("Retry-After", 60);
-        let provider = Upstream::answering(busy).await;
+    for (nth, (make, expected)) in cases.into_iter().enumerate() {
         let limiter = build(per_second(100));
-        let request = make(limiter.clone()).get(provider.uri());
-        request.send().await.expect("an answer");
-        let snapshot = limiter
-            .peek(provider.uri().replace("http://", ""))
-            .await
-            .expect("an answer");
+        let answer = get(&make(limiter.clone()), upstream.uri()).await;
+        // The caller gets the answer of the upstream, and the departure.
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), 429);
+        assert!(answer.extensions().get::<Departure>().is_some());
+        let key = upstream.uri().replace("http://", "");
+        let delay = limiter.peek(key).await.expect("an answer").delay();
         // The answer was read a while ago, longer on a busy machine.
-        let range = Duration::from_secs(expected.saturating_sub(5))..=Duration::from_secs(expected);
-        assert!(range.contains(&snapshot.delay()), "{snapshot:?}");
+        let range = SECOND * expected.saturating_sub(5) as u32..=SECOND * expected as u32;
+        assert!(range.contains(&delay), "{nth}: {delay:?}");
+        let other = limiter.peek("other").await.expect("an answer");
+        assert!(other.delay().is_zero());
     }
 }

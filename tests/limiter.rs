@@ -2,26 +2,58 @@
 
 use std::cell::Cell;
 use std::future::{self, Ready};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use futures_util::future::join_all;
-use futures_util::{FutureExt as _, poll};
-use support::spend::{attempt, build, under};
-use tokio::time::{Instant, advance, sleep, timeout};
-use tower_throttle::test_util::history::History;
-use tower_throttle::{Decision, ErrorKind, Limiter, LimiterBuilder, Quota};
+use futures_util::FutureExt as _;
+use tokio::task::JoinHandle;
+use tower_throttle::{Acquire, Decision, ErrorKind};
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
+
 const MICROSECOND: Duration = Duration::from_micros(1);
 pub(crate) const GUARD: Duration = Duration::from_millis(10);
+
+/// The distance between departures with a limit of 1.
+pub(crate) const STEP: Duration = Duration::from_millis(1_010);
+
+/// A request that waits for the key `a`.
+pub(crate) async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
+    let mut waiter = Box::pin(limiter.acquire("a"));
+    assert!(poll!(&mut waiter).is_pending());
+    waiter
+}
 
 pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
     Limiter::builder()
         .quota(Quota::per_second(limit))
         .guard(GUARD)
+}
+
+/// So many requests for the key `a`, in their order of arrival. Each task returns the time of its departure.
+pub(crate) async fn queue(limiter: &Limiter, count: usize) -> Vec<JoinHandle<Instant>> {
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let acquire = limiter.acquire("a");
+        queue.push(tokio::spawn(async move {
+            let _departs = acquire.await.expect("a permit");
+            Instant::now()
+        }));
+        // So that they arrive in this order.
+        tokio::task::yield_now().await;
+    }
+    queue
+}
+
+pub(crate) async fn departures(queue: Vec<JoinHandle<Instant>>) -> Vec<Instant> {
+    let departures = join_all(queue).await.into_iter();
+    departures.map(|it| it.expect("no panic")).collect()
+}
+
+pub(crate) fn history(departures: &[Instant], origin: Instant) -> History {
+    departures.iter().map(|&at| at - origin).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,19 +62,10 @@ async fn requests_depart_in_their_order_at_the_rate_and_never_faster() {
         let buffer = Duration::from_millis(buffer);
         let limiter = build(per_second(limit).buffer(buffer));
         let start = Instant::now();
-        let mut departures = Vec::new();
-        for place in 0..limit * windows {
-            let acquire = limiter.acquire("a");
-            departures.push(tokio::spawn(async move {
-                acquire.await.expect("a permit");
-                (start.elapsed(), place)
-            }));
-            tokio::task::yield_now().await;
-        }
-        let departures = join_all(departures).await.into_iter();
-        let departures: Vec<_> = departures.map(|it| it.expect("no panic")).collect();
+        let queue = queue(&limiter, (limit * windows) as usize).await;
+        let departures = departures(queue).await;
         assert!(departures.is_sorted(), "{departures:?}");
-        let history: History = departures.into_iter().map(|it| it.0).collect();
+        let history = history(&departures, start);
         history.assert_at_most(limit.into(), SECOND + buffer);
         let span = history.span().expect("departures");
         let least = (SECOND + GUARD + buffer) * (windows - 1);
@@ -78,17 +101,16 @@ async fn a_request_that_would_wait_too_long_is_refused_at_once_and_consumes_noth
 async fn the_queue_holds_no_more_requests_than_it_may_and_none_overtakes_it() {
     let limiter = build(per_second(1).max_waiting(3));
     limiter.acquire("a").await.expect("a permit");
-    let mut queue: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire("a"))).collect();
-    for waiter in &mut queue {
-        assert!(poll!(waiter).is_pending());
+    let mut queue = Vec::new();
+    for _ in 0..3 {
+        queue.push(waiter(&limiter).await);
     }
     let error = limiter.acquire("a").await.expect_err("the queue is full");
     assert_eq!(error.kind(), ErrorKind::QueueFull);
     attempt(&limiter, "b", 1).await.expect("a key of its own");
     queue.pop();
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending(), "a place is free again");
-    queue.push(waiter);
+    // A place is free again.
+    queue.push(waiter(&limiter).await);
     let queue = tokio::spawn(join_all(queue));
     while !queue.is_finished() {
         let limited = attempt(&limiter, "a", 1).await;
@@ -264,4 +286,51 @@ async fn a_look_respects_the_cost() {
     };
     assert!(look(2).await.delay().is_zero());
     assert!(look(3).await.delay() > WINDOW / 2);
+}
+
+/// Requests of these costs depart. After a while, so many of the permits are forfeited, and a request of this cost
+/// departs at once that has waited since then.
+const FORFEITS: [(&[u32], usize, u32); 5] = [
+    (&[1, 1, 1], 1, 1),
+    (&[1, 1, 1], 2, 2),
+    (&[2, 1], 1, 1),
+    (&[2, 1], 1, 2),
+    (&[3], 1, 3),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_forfeited_permit_serves_others() {
+    let limiter = &build(Limiter::builder().quota(Quota::new(3, SECOND * 5)));
+    let cases = FORFEITS
+        .into_iter()
+        .flat_map(|case| [None, Some(100), Some(800)].map(|millis| (case, millis)));
+    let all = cases.map(async |((costs, forfeited, cost), waits)| {
+        let key = format!("{costs:?} {forfeited} {cost} {waits:?}");
+        let mut permits = Vec::new();
+        for &cost in costs {
+            let permit = limiter.acquire(&*key).cost(cost).await;
+            permits.push(permit.expect("a permit"));
+        }
+        let remaining = async || limiter.peek(&*key).await.expect("a look").remaining();
+        assert_eq!(remaining().await, 0, "{key}");
+        let waiting = waits.map(|millis| (millis, tokio::spawn(limiter.acquire(&*key).cost(cost))));
+        if let Some((millis, waiting)) = &waiting {
+            sleep(Duration::from_millis(*millis)).await;
+            assert!(!waiting.is_finished(), "{key}");
+        }
+        let start = Instant::now();
+        for permit in permits.drain(..forfeited) {
+            permit.forfeit();
+        }
+        let Some((_, waiting)) = waiting else {
+            let returned: u32 = costs[..forfeited].iter().sum();
+            assert_eq!(remaining().await, returned, "{key}");
+            return;
+        };
+        let permit = waiting.await.expect("no panic").expect("a permit");
+        assert_eq!(permit.cost(), cost);
+        let waited = start.elapsed();
+        assert!(waited <= Duration::from_millis(2), "{key}: {waited:?}");
+    });
+    join_all(all).await;
 }

@@ -1,17 +1,10 @@
 //! Requests while the store is out, under each outage policy, on a paused clock.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
 use support::load::{Load, since};
-use support::spend::{attempt, build};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Error, Limiter, Outage, Quota};
+use tower_throttle::{Error, Outage};
 
+use crate::limiter::{departures as departed, queue};
+use crate::prelude::*;
 use crate::telemetry::stores::Sharded;
 
 const LIMIT: u32 = 10;
@@ -53,31 +46,6 @@ fn assert_out<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(error.is_store(), "{error:?}");
     let message = "the store is out, and cannot say when the request may depart";
     assert_eq!(error.to_string(), message);
-}
-
-/// So many requests that arrive one after the other.
-async fn queue(limiter: &Limiter, count: u32) -> Vec<JoinHandle<Instant>> {
-    let mut queue = Vec::new();
-    for _ in 0..count {
-        let acquire = limiter.acquire("a");
-        queue.push(tokio::spawn(async move {
-            let permit = acquire.await.expect("it comes back");
-            assert!(permit.is_valid());
-            Instant::now()
-        }));
-        sleep(Duration::from_millis(50)).await;
-    }
-    queue
-}
-
-/// The last departure of a queue. All have departed in their order.
-async fn last(queue: Vec<JoinHandle<Instant>>) -> Instant {
-    let mut departed = Vec::new();
-    for departure in queue {
-        departed.push(departure.await.expect("no panic"));
-    }
-    assert!(departed.is_sorted(), "{departed:?}");
-    departed[departed.len() - 1]
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,11 +104,13 @@ async fn when_the_store_is_back_all_go_on_in_their_order() {
         let limiter = limiter(&store, outage);
         fail(&store, fault);
         let start = Instant::now();
-        let queue = queue(&limiter, 4 * LIMIT).await;
-        sleep(Duration::from_millis(1_500)).await;
+        let queue = queue(&limiter, 4 * LIMIT as usize).await;
+        sleep(Duration::from_millis(3_500)).await;
         recover(&store);
-        let last = last(queue).await - start;
-        // 3.5 s of outage, a second until a probe, and four windows.
+        let departed = departed(queue).await;
+        assert!(departed.is_sorted(), "{departed:?}");
+        // The outage, a second until a probe, and four windows.
+        let last = departed[departed.len() - 1] - start;
         assert!(last < Duration::from_secs(9), "{fault:?}: {last:?}");
         assert!(!limiter.health().is_out());
     }

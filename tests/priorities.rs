@@ -2,25 +2,19 @@
 
 use std::convert::Infallible;
 use std::future::ready;
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::{Request, Response};
-use support::spend::build;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, timeout};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::store::{MemoryStore, Store};
-use tower_throttle::test_util::FailingStore;
+use tower_throttle::store::Store;
 use tower_throttle::tower::BoxError;
 use tower_throttle::{
-    BuildError, ErrorKind, FailureMode, HeldBody, Limiter, Priority, Quota, Share, ThrottleLayer,
-    key,
+    BuildError, ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key,
 };
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
 
 const LEVELS: [Priority; 5] = [
     Priority::Lowest,

@@ -3,21 +3,19 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::command_stats::CommandStats;
-use support::errors::{PATIENCE, assert_readable, bounded, eventually, everything, store_error};
+use support::errors::{PATIENCE, assert_readable, everything, store_error};
 use support::monitor::{Monitor, Sent};
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::{build, under};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{self, TcpStream};
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::{RedisStore, Store as _};
-use tower_throttle::{Limiter, LimiterBuilder, Outage, Recovery};
+use tower_throttle::store::Store as _;
+use tower_throttle::{Outage, Recovery};
+
+use crate::prelude::*;
 
 /// The commands that clients sent, but for those that set up a connection; and those that scripts ran.
 async fn finish(monitor: Monitor, server: &RedisServer) -> [Vec<String>; 2] {

@@ -1,18 +1,13 @@
 //! Processes that share quotas in two units on one Redis, and correct their costs.
 
 use std::thread::sleep;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use support::child::{self, Child, now};
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::{build, under};
-use tower_throttle::Limiter;
-use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
 
-const MS: Duration = Duration::from_millis(1);
+use crate::prelude::*;
+
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// The estimated cost of a request. It costs anything up to this, and is settled after up to a second.

@@ -1,43 +1,21 @@
 //! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
-use futures_util::poll;
 use http::{Request, Response};
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::{attempt, build};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer as _, ServiceExt as _};
-use tower_throttle::store::RedisStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::{
-    Acquire, Algorithm, ErrorKind, Limiter, Permit, Quota, Snapshot, ThrottleLayer, key,
-};
+use tower_throttle::{Algorithm, ErrorKind, Permit, Snapshot, ThrottleLayer, key};
 
-use crate::limiter::{GUARD, per_second};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-/// The time between two departures with a limit of 1.
-const STEP: Duration = Duration::from_millis(1_010);
+use crate::limiter::{GUARD, STEP, departures, history, per_second, queue, waiter};
+use crate::prelude::*;
 
 /// Longer than a test waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn set(limiter: &Limiter, quota: Quota) {
     limiter.set_quota(quota).expect("a valid quota");
-}
-
-/// A request that waits.
-async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending());
-    waiter
 }
 
 async fn granted(limiter: &Limiter) -> Permit {
@@ -150,23 +128,13 @@ async fn requests_that_wait_depart_at_once_under_a_raised_quota() {
 async fn requests_that_wait_keep_to_a_lowered_quota_and_to_their_order() {
     let limiter = build(per_second(10));
     let start = Instant::now();
-    let mut waiters = Vec::new();
-    for place in 0..30 {
-        let acquire = limiter.acquire("a");
-        waiters.push(tokio::spawn(async move {
-            acquire.await.expect("a permit");
-            (start.elapsed(), place)
-        }));
-        tokio::task::yield_now().await;
-    }
+    let queue = queue(&limiter, 30).await;
     sleep(SECOND / 2).await;
     set(&limiter, Quota::per_second(4));
-    let departed = join_all(waiters).await.into_iter();
-    let departed: Vec<_> = departed.map(|it| it.expect("no panic")).collect();
+    let departed = departures(queue).await;
     assert!(departed.is_sorted(), "{departed:?}");
-    let after: History = departed[10..].iter().map(|(at, _)| *at).collect();
-    after.assert_at_most(4, SECOND);
-    let last = departed[29].0;
+    history(&departed[10..], start).assert_at_most(4, SECOND);
+    let last = departed[29] - start;
     assert!(last >= 5 * SECOND && last < STEP * 6, "{last:?}");
 }
 

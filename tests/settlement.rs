@@ -1,18 +1,12 @@
 //! Limits in several units, and costs that are corrected after the departure.
 
-use std::time::Duration;
-
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
-use support::spend::build;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::{MemoryStore, RedisStore, Store};
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Charge, Cost, ErrorKind, Limiter, LimiterBuilder, Quota};
+use tower_throttle::store::Store;
+use tower_throttle::{Charge, Cost, ErrorKind};
+
+use crate::prelude::*;
 
 mod adapters;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// So many requests and tokens per window.
 fn limiter(window: Duration, requests: u32, tokens: u32, store: impl Store) -> Limiter {
@@ -34,20 +28,15 @@ async fn left(limiter: &Limiter) -> (u32, Option<u32>) {
 /// Limiters of 10 requests and 100 tokens per minute: on the embedded store, on one that is asked by the dispatcher, and on
 /// Redis with scripts and without.
 async fn on_each_store<F: Future>(redis: &RedisServer, test: impl Fn(Limiter) -> F) {
-    let minute = |store: Box<dyn FnOnce(LimiterBuilder) -> LimiterBuilder>| {
-        let tokens = Quota::per_minute(100).unit("tokens");
-        let builder = Limiter::builder().quota(Quota::per_minute(10));
-        build(store(builder.quota(tokens)))
-    };
+    let minute = || under(&["10/m", "100/m unit=tokens"]);
     let scripts = redis.store().await;
     let plain = scripts.clone().prefix("transactions").expect("a prefix");
     let plain = plain.scripting(false).expect("a store");
-    let dispatched = FailingStore::new(MemoryStore::new());
     for limiter in [
-        minute(Box::new(|it| it.store(MemoryStore::new()))),
-        minute(Box::new(|it| it.store(dispatched))),
-        minute(Box::new(|it| it.store(scripts))),
-        minute(Box::new(|it| it.store(plain))),
+        build(minute()),
+        build(minute().store(FailingStore::new(MemoryStore::new()))),
+        build(minute().store(scripts)),
+        build(minute().store(plain)),
     ] {
         test(limiter).await;
     }

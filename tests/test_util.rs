@@ -1,15 +1,11 @@
 //! The utilities for users' tests do what they promise: a manual clock, and a store that fails.
 
-use std::time::{Duration, SystemTime};
-
-use support::spend::under;
-use tokio::time::sleep;
 use tower_throttle::store::contents::{Command, Operation};
-use tower_throttle::store::{Call, MemoryStore, Store};
-use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
-use tower_throttle::{Limiter, Quota};
+use tower_throttle::store::{Call, Store};
+use tower_throttle::test_util::ManualClock;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+use crate::prelude::*;
+
 const TICK: Duration = Duration::from_micros(1);
 
 fn by(clock: &ManualClock, quota: &str) -> Limiter {
@@ -50,23 +46,6 @@ async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
             assert!(granted(&limiter).await, "{text}");
         }
     }
-}
-
-#[tokio::test]
-async fn days_begin_at_midnight_of_the_clock() {
-    let clock = ManualClock::new();
-    let limiter = by(&clock, "1/d fixed-window");
-    clock.advance(22 * HOUR);
-    assert!(granted(&limiter).await);
-    assert_eq!(delay(&limiter).await, 2 * HOUR);
-    clock.set(SystemTime::UNIX_EPOCH + 30_000 * 24 * HOUR - TICK);
-    assert!(
-        !granted(&limiter).await,
-        "its guard would reach into the next day"
-    );
-    clock.advance(TICK);
-    assert!(granted(&limiter).await);
-    assert_eq!(delay(&limiter).await, 24 * HOUR);
 }
 
 fn limiter(store: impl Store) -> Limiter {

@@ -7,7 +7,6 @@ use super::{Counter, State};
 mod attempts;
 mod changes;
 mod codec;
-mod commands;
 mod histories;
 mod judge;
 mod settlements;

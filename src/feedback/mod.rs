@@ -122,26 +122,3 @@ impl<R> Feedback<R> for NoFeedback {
         Advice::none()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn a_reader_can_be_chosen_at_run_time() {
-        type Reader = Arc<dyn Feedback<http::Response<()>> + Send + Sync>;
-        let response = http::Response::builder().status(429);
-        let response = response.header("retry-after", "7").body(()).unwrap();
-        let pause = |seconds| Advice::pause(Duration::from_secs(seconds));
-        let chosen: [(Reader, Advice); 3] = [
-            (Arc::new(Headers::new()), pause(7)),
-            (Arc::new(move |_: &http::Response<()>| pause(3)), pause(3)),
-            (Arc::new(Arc::new(NoFeedback)), Advice::none()),
-        ];
-        for (reader, expected) in chosen {
-            assert_eq!(reader.read(&response), expected);
-        }
-    }
-}

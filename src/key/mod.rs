@@ -293,38 +293,3 @@ impl WithoutKey {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_extractor_can_be_shared_and_chosen_at_run_time() {
-        let request = http::Request::get("https://a.example/")
-            .header("x-a", "1")
-            .header("authorization", "Bearer a")
-            .extension(std::net::IpAddr::from([203, 0, 113, 7]));
-        let request = request.body(()).unwrap();
-        let chosen: [Arc<dyn KeyExtractor<http::Request<()>> + Send + Sync>; 7] = [
-            Arc::new(host()),
-            Arc::new(route(["/"]).unwrap()),
-            Arc::new(header("x-a")),
-            Arc::new(bearer_token()),
-            Arc::new(client_ip()),
-            Arc::new((Arc::new(host()), constant("a"))),
-            Arc::new(|it: &http::Request<()>| Some(Key::new(it.method().as_str()))),
-        ];
-        for extractor in chosen {
-            assert!(matches!(extractor.extract(&request), Extracted::Key(_)));
-        }
-    }
-
-    #[test]
-    fn none_exempts_and_a_long_text_is_kept_whole() {
-        let long = "\0{a}\n\u{e9}".repeat(20_000);
-        let key = Extracted::Key(Key::from(&long));
-        assert_eq!(constant(&long).extract(&1), key);
-        assert_eq!(Extracted::from(Some(&long)), key);
-        assert_eq!(Extracted::from(None::<String>), Extracted::Exempt);
-    }
-}

@@ -3,25 +3,22 @@
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::routing::get;
 use axum::{Extension, Router};
+use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{StreamExt as _, poll};
 use http::{Response, StatusCode};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, advance};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Algorithm, Departure, FailureMode, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Algorithm, Departure, FailureMode, ThrottleLayer, key};
 
 use crate::axum_inbound::server::{Answer, Client};
 use crate::axum_inbound::server::{build, by_client, limiter};
+use crate::prelude::*;
 
 const FIELDS: [&str; 6] = [
     "ratelimit-policy",

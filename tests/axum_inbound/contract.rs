@@ -3,22 +3,17 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use futures_util::poll;
 use http::{Request, Response, StatusCode};
-use tokio::time::sleep;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::{FailingStore, Fault};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Departure, FailureMode, Limiter, Outage, Quota, ThrottleLayer};
+use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
 
 use crate::axum_inbound::server::build;
+use crate::prelude::*;
 
-const SECOND: Duration = Duration::from_secs(1);
 const GUARD: Duration = Duration::from_millis(10);
 
 fn per_second(limit: u32) -> Limiter {

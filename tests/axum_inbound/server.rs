@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 use tower_throttle::key::{self, Header};
 use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer};
+use tower_throttle::{FailureMode, ThrottleLayer};
+
+use crate::prelude::*;
 
 pub(crate) use support::spend::build;
 

@@ -2,62 +2,35 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use http::{StatusCode, Version};
 use http_body_util::BodyExt as _;
-use support::errors::bounded;
-use support::redis_server::RedisServer;
-use support::spend::{build, under};
-use tokio::time::sleep;
-use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::store::RedisStore;
-use tower_throttle::tower::BoxError;
 use tower_throttle::tower::inbound::InboundLayer;
 use tower_throttle::{
-    Departure, Error, ErrorKind, FailureMode, Limiter, Lost, ThrottleLayer, ThrottleMiddleware, key,
+    Departure, Error, ErrorKind, FailureMode, Lost, ThrottleLayer, ThrottleMiddleware, key,
 };
 
 use super::streams::{Streams, body, streamed};
-use super::{SECOND, held, wait_for_held};
+use super::{held, wait_for_held};
 use crate::axum_inbound::server::Server;
-use crate::client;
-
-type Sender = BoxCloneSyncService<String, reqwest::Response, BoxError>;
+use crate::client::{self, OF_ONE_KEY};
+use crate::prelude::*;
 
 fn limiter() -> Limiter {
     build(under(&["9 concurrent", "99/h"]))
 }
 
-fn by_middleware(limiter: &Limiter) -> Sender {
-    let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
-    let client = client::throttled(throttle);
-    BoxCloneSyncService::new(service_fn(move |url: String| {
-        let sent = client.get(url).send();
-        async move { sent.await.map_err(BoxError::from) }
-    }))
-}
-
-fn by_layer(limiter: &Limiter) -> Sender {
-    let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-    let service = layer.layer(client::plain()).map_request(|url: String| {
-        let url = url.parse().expect("a valid URL");
-        reqwest::Request::new(http::Method::GET, url)
-    });
-    BoxCloneSyncService::new(service)
-}
-
 #[tokio::test]
 async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_dropped() {
     let upstream = Streams::start().await;
-    for by in [by_middleware, by_layer] {
+    for adapter in OF_ONE_KEY {
         let limiter = limiter();
-        let sender = by(&limiter);
+        let sender = adapter(&limiter);
         let get = async |path: &str| {
-            let sent = sender.clone().oneshot(format!("{}{path}", upstream.base));
+            let sent = client::get(&sender, format!("{}{path}", upstream.base));
             bounded(sent).await.expect("a response")
         };
         // It is otherwise as ever. A redirect that the client follows is not counted.
@@ -99,12 +72,13 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
 
         let empty = get("/empty").await;
         assert_eq!(held(&limiter, "a").await, 0, "{empty:?}");
-        let error = sender.clone().oneshot("http://127.0.0.1:1/".into());
+        let error = client::get(&sender, "http://127.0.0.1:1/".into());
         bounded(error).await.expect_err("there is no server");
         assert_eq!(held(&limiter, "a").await, 0);
 
         // A request that is cancelled before its response.
-        let pending = tokio::spawn(sender.clone().oneshot(format!("{}/silent", upstream.base)));
+        let (sender, silent) = (sender.clone(), format!("{}/silent", upstream.base));
+        let pending = tokio::spawn(async move { client::get(&sender, silent).await });
         wait_for_held(&limiter, "a", 1).await;
         pending.abort();
         wait_for_held(&limiter, "a", 0).await;

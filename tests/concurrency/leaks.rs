@@ -3,17 +3,12 @@
 use std::future::pending;
 use std::panic::resume_unwind;
 use std::thread;
-use std::time::Duration;
 
 use rand::Rng as _;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::Limiter;
 
-use super::{PATIENCE, SECOND, wait_for_held};
-use support::errors::eventually;
-use support::redis_server::RedisServer;
-use support::spend::{build, under};
+use super::{PATIENCE, wait_for_held};
+use crate::prelude::*;
 
 const RUNTIMES: usize = 4;
 const HOLDERS: usize = 10_000;

@@ -4,16 +4,11 @@
 //! cargo test -p tower-throttle-tests --test faults requests_in_progress -- --nocapture  # while Redis or a process fails
 //! ```
 
-use std::time::Duration;
-
-use support::errors::eventually;
-use tower_throttle::Limiter;
+use crate::prelude::*;
 
 mod adapters;
 mod leaks;
 mod streams;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Only a defect takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);

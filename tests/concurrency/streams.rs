@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,9 +11,9 @@ use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::time::{Instant, sleep};
 
 use crate::axum_inbound::server::Server;
+use crate::prelude::*;
 
 /// The time between two parts of a body.
 const PART: Duration = Duration::from_millis(25);

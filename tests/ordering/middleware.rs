@@ -1,19 +1,18 @@
 //! Middleware of reqwest.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::Extensions;
 use reqwest::{Client, Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next, Result};
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{Limiter, Quota, ThrottleMiddleware};
+use tower_throttle::ThrottleMiddleware;
 
-use super::{Arrivals, KEY, MS, SECOND, build, left, limited};
+use super::{Arrivals, KEY, left, limited};
 use support::upstream::Upstream;
+
+use crate::prelude::*;
 
 /// What is around the throttle, or behind it.
 enum Step {

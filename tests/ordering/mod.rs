@@ -4,15 +4,8 @@ mod middleware;
 mod services;
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
-use support::spend::{build, per_second};
-use tokio::time::Instant;
-use tower_throttle::Limiter;
-use tower_throttle::test_util::history::History;
-
-const SECOND: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
+use crate::prelude::*;
 
 const KEY: &str = "api.example.com";
 

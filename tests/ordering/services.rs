@@ -2,10 +2,8 @@
 
 use std::future::{Ready, ready};
 
-use futures_util::future::join_all;
 use http::response::Builder;
 use http::{Request, Response};
-use tokio::time::{Instant, sleep};
 use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
@@ -16,9 +14,10 @@ use tower::timeout::error::Elapsed;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
-use tower_throttle::{Error, ErrorKind, Limiter, Quota, ThrottleLayer, key};
+use tower_throttle::{Error, ErrorKind, ThrottleLayer, key};
 
-use super::{Arrivals, KEY, MS, SECOND, build, left, limited, per_second};
+use super::{Arrivals, KEY, left, limited};
+use crate::prelude::*;
 
 type Boxed = BoxCloneSyncService<Request<String>, Response<()>, BoxError>;
 

@@ -1,23 +1,17 @@
 //! The keys in a Redis: each is listed, wherever it is, and its state is shown.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use tower_throttle::key::Key;
+use tower_throttle::store::StoreError;
 use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
-use tower_throttle::store::{RedisStore, StoreError};
 
 use super::rights::{additional, set_user, url_of};
+use crate::prelude::*;
 use crate::redis_deployments::promises::LONG;
 use support::command_stats::CommandStats;
-use support::errors::{bounded, everything};
-use support::redis_server::RedisServer;
-use support::spend::{build, spend, spend_by, under};
-
-async fn connect(server: &RedisServer) -> RedisStore {
-    let store = bounded(RedisStore::connect(&server.url())).await;
-    store.expect("a connection").timeout(LONG)
-}
+use support::errors::everything;
+use support::spend::{spend, spend_by};
 
 async fn all(mut keys: Keys) -> BTreeSet<StoredKey> {
     let mut found = BTreeSet::new();
@@ -54,7 +48,7 @@ async fn spend_many(store: &RedisStore, count: usize) -> BTreeSet<StoredKey> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_key_is_listed_and_nothing_else() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     let spent = spend_many(&store, 3_000).await;
     for name in ["throttle:created", "throttle:{a}b", "other"] {
         server.command::<()>(&["SET", name, "1"]);
@@ -81,7 +75,7 @@ async fn every_key_is_listed_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_survives_a_lost_connection_and_a_dropped_future() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     let spent = spend_many(&store, 300).await;
     let mut keys = store.keys().page_size(10);
     let mut listed = Vec::new();
@@ -130,7 +124,7 @@ const LOOKS: [(&str, &[u32]); 8] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_shows_what_a_limiter_knows() {
     let server = RedisServer::start();
-    let scripts = connect(&server).await;
+    let scripts = server.store().await;
     let plain = scripts.clone().prefix("plain").expect("a prefix");
     let plain = plain.scripting(false).expect("its own connections");
     for (store, (text, costs)) in [scripts, plain]
@@ -168,7 +162,7 @@ async fn a_look_shows_what_a_limiter_knows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     spend(&store, under(&["10/h"]), "sound", 1).await;
     let huge = "tt".repeat(1_000_000);
     server.command::<()>(&["SET", "throttle:{huge}", &huge]);

@@ -1,16 +1,9 @@
 //! The promises that hold for every deployment.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Quota};
-
-use support::errors::{bounded, eventually};
 use support::load::Load;
 use support::progress::most_at_once;
-use support::spend::{build, under};
+
+use crate::prelude::*;
 
 /// Only a defect takes longer.
 pub(crate) const LONG: Duration = Duration::from_secs(20);

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use tokio::time::{Duration, Instant, sleep};
-use tower_throttle::store::{RedisStore, StoreError};
-use tower_throttle::{Limiter, LimiterBuilder};
+use tower_throttle::store::StoreError;
 
+use crate::prelude::*;
 use crate::redis_deployments::promises::LONG;
-use support::errors::{assert_readable, bounded, everything, store_error};
-use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
-use support::spend::{build, under};
+use support::errors::{assert_readable, everything, store_error};
+use support::redis_server::{installed, redis_6_2, valkey};
 
 /// All kinds of servers, each with and without scripts.
 fn all() -> impl Iterator<Item = (PathBuf, bool)> {

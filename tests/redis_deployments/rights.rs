@@ -1,11 +1,9 @@
 //! The rights in the guide are those that a user needs, no more and no less.
 
-use tower_throttle::store::RedisStore;
-
+use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
 use support::cluster::Cluster;
-use support::errors::bounded;
-use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
+use support::redis_server::{installed, redis_6_2, valkey};
 use support::rights::{assert_nothing_refused, do_everything};
 use support::sentinel::{NAME, Sentinels};
 

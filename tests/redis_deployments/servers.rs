@@ -1,18 +1,17 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use std::time::Duration;
-
-use redis::aio::ConnectionManager;
+use redis::AsyncConnectionConfig;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::cluster::Cluster;
-use support::errors::{assert_readable, bounded, eventually, everything};
+use support::errors::{assert_readable, everything};
 use support::proxy::Proxy;
-use support::redis_server::{RedisServer, installed};
+use support::redis_server::installed;
 use support::sentinel::{NAME, Sentinels};
-use support::spend::{attempt, build, spend, spend_by, under};
+use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
-use tokio::time::{Instant, sleep};
-use tower_throttle::store::{RedisStore, Store as _};
+use tower_throttle::store::Store as _;
 
+use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
 
 async fn connect(url: &str) -> RedisStore {
@@ -62,8 +61,14 @@ async fn a_unix_socket_keeps_all_promises() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_of_the_user_serves_scripts_only() {
     let server = RedisServer::start();
-    let manager = ConnectionManager::new(server.client()).await;
-    let multiplexed = server.client().get_multiplexed_async_connection().await;
+    // They have timeouts of their own, which are short for a busy machine.
+    let config = ConnectionManagerConfig::new().set_response_timeout(Some(LONG));
+    let manager = ConnectionManager::new_with_config(server.client(), config).await;
+    let (client, config) = (server.client(), AsyncConnectionConfig::new());
+    let config = config.set_response_timeout(Some(LONG));
+    let multiplexed = client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await;
     let stores: [RedisStore; 2] = [
         manager.expect("a connection").into(),
         multiplexed.expect("a connection").into(),

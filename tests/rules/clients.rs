@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use http::{Method, Request, Response, StatusCode};
 use support::upstream::Upstream;
-use tower::util::BoxCloneService;
-use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Error, FailureMode, Limiter, Quota, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::{Error, FailureMode, ThrottleLayer, key};
 
-use crate::client::throttled;
-use crate::rules::{get, limiter, per_hour, request, rules, toml};
+use crate::client::ADAPTERS;
+use crate::prelude::*;
+use crate::rules::{get, limiter, per_hour, rules, toml};
 
 /// Nobody waits, so that the next request over a limit is refused by it.
 fn at_once(rule: Rule) -> Rule {
@@ -41,47 +41,20 @@ fn refused_by(error: &Error) -> String {
     name
 }
 
-/// Sends a request, and returns the rule that refuses it.
-type Sender = BoxCloneService<(Method, String), Option<String>, BoxError>;
-
-fn over_reqwest(limiter: &Limiter) -> Sender {
-    let client = throttled(ThrottleMiddleware::new(limiter.clone()));
-    BoxCloneService::new(service_fn(move |(method, url): (Method, String)| {
-        let sent = client.request(method, url).send();
-        async move {
-            let error = sent.await.err();
-            Ok(error.map(|it| refused_by(Error::find(&it).expect("the limiter's"))))
-        }
-    }))
-}
-
-fn over_tower(limiter: &Limiter) -> Sender {
-    let layer = ThrottleLayer::new(limiter.clone());
-    let service = layer.layer(service_fn(answer));
-    BoxCloneService::new(service_fn(move |(method, url): (Method, String)| {
-        let sent = service.clone().oneshot(request(method, &url));
-        async move {
-            let error = sent.await.err();
-            Ok(error.map(|it| refused_by(it.downcast_ref().expect("the limiter's"))))
-        }
-    }))
-}
-
 async fn answer(_: Request<()>) -> Result<Response<()>, Infallible> {
     Ok(Response::new(()))
 }
 
 #[tokio::test]
 async fn each_adapter_goes_by_the_rules_and_follows_a_reload() {
-    for adapter in [over_reqwest, over_tower] {
+    for adapter in ADAPTERS {
         let upstream = Upstream::start().await;
         let limiter = limiter(table());
         let sender = adapter(&limiter);
         let send = async |method: &Method, path: &str| {
-            let sent = sender
-                .clone()
-                .oneshot((method.clone(), upstream.uri() + path));
-            sent.await.expect("an answer")
+            let request = (method.clone(), upstream.uri() + path);
+            let error = sender.clone().oneshot(request).await.err();
+            error.map(|it| refused_by(Error::find(&*it).expect("the limiter's")))
         };
         // How many requests depart, and which rule refuses the next one.
         for (method, path, departing, refused_by) in [

@@ -1,13 +1,12 @@
 //! Every field, from TOML, YAML and JSON alike, in code, and in the JSON Schema.
 
-use std::time::Duration;
-
 use http::Method;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::{Algorithm, Lost, Outage, Priority, Quota, Recovery};
+use tower_throttle::{Algorithm, Lost, Outage, Priority, Recovery};
 
+use crate::prelude::*;
 use crate::rules::{files, json, json as read, rules, toml, yaml};
 
 pub(crate) const TOML: &str = include_str!("files/every.toml");

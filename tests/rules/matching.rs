@@ -2,7 +2,6 @@
 
 use http::{Method, Request};
 use proptest::prelude::*;
-use tower_throttle::key::RequestHead as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 
 use crate::rules::{get, per_hour, rules, toml};
@@ -84,48 +83,33 @@ fn an_explanation_tells_what_holds_for_the_request() {
     assert!(others.to_string().ends_with("rules[2]: exempt"));
 }
 
-/// A rule of the random tables, whose conditions are checked one by one.
-#[derive(Debug, Clone)]
-pub(crate) struct Naive {
-    hosts: Vec<&'static str>,
-    methods: Vec<&'static str>,
-    paths: Vec<&'static str>,
-    headers: Vec<(&'static str, Header)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Header {
-    Present,
-    Absent,
-    Is(&'static str),
-}
-
-pub(crate) fn naive() -> impl Strategy<Value = Naive> {
+/// A rule of the random tables.
+fn any_rule() -> impl Strategy<Value = Rule> {
     let hosts = [
         "a.x", "b.x", "x", "*.x", "*.a.x", "a.x:81", "*.x:81", "[::1]",
     ];
-    let methods = ["GET", "HEAD", "PUT", "DELETE"];
-    let conditions = [Header::Present, Header::Absent, Header::Is("1")];
-    let headers = conditions
-        .map(|it| ("k", it))
-        .into_iter()
-        .chain([("l", Header::Is("2"))]);
-    let some = |most| 0..=most;
+    let methods = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE];
+    let header: [fn(Rule) -> Rule; 5] = [
+        |rule| rule,
+        |rule| rule.has_header("k", true),
+        |rule| rule.has_header("k", false),
+        |rule| rule.header("k", "1"),
+        |rule| rule.header("l", "2"),
+    ];
     (
-        prop::sample::subsequence(hosts.to_vec(), some(2)),
-        prop::sample::subsequence(methods.to_vec(), some(2)),
-        prop::sample::subsequence(TEMPLATES.to_vec(), some(4)),
-        prop::sample::subsequence(headers.collect::<Vec<_>>(), some(1)),
+        prop::sample::subsequence(hosts.to_vec(), 0..=2),
+        prop::sample::subsequence(methods.to_vec(), 0..=2),
+        prop::sample::subsequence(TEMPLATES.to_vec(), 0..=4),
+        prop::sample::select(header.to_vec()),
     )
-        .prop_map(|(hosts, methods, paths, headers)| Naive {
-            hosts,
-            methods,
-            paths,
-            headers,
+        .prop_map(|(hosts, methods, paths, header)| {
+            let rule = hosts.into_iter().fold(Rule::exempt(), Rule::host);
+            let rule = methods.into_iter().fold(rule, Rule::method);
+            header(paths.into_iter().fold(rule, Rule::path))
         })
 }
 
-pub(crate) fn any_request() -> impl Strategy<Value = Request<()>> {
+fn any_request() -> impl Strategy<Value = Request<()>> {
     let hosts = ["a.x", "b.x", "x", "a.a.x", "y", "a.x:81", "b.x:81", "[::1]"];
     (
         prop::sample::select(hosts.to_vec()),
@@ -141,57 +125,6 @@ pub(crate) fn any_request() -> impl Strategy<Value = Request<()>> {
             }
             request.body(()).expect("a request")
         })
-}
-
-impl Naive {
-    pub(crate) fn rule(&self, rule: Rule) -> Rule {
-        let rule = self.hosts.iter().fold(rule, |rule, host| rule.host(*host));
-        let method = |rule: Rule, it: &&str| rule.method(it.parse().expect("a method"));
-        let rule = self.methods.iter().fold(rule, method);
-        let rule = self.paths.iter().fold(rule, |rule, path| rule.path(*path));
-        self.headers
-            .iter()
-            .fold(rule, |rule, (name, value)| match value {
-                Header::Is(value) => rule.header(*name, *value),
-                Header::Present => rule.has_header(*name, true),
-                Header::Absent => rule.has_header(*name, false),
-            })
-    }
-
-    pub(crate) fn matches(&self, request: &Request<()>) -> bool {
-        let uri = request.uri();
-        let (host, port) = (request.host().expect("a host"), uri.port_u16());
-        let is_host = |pattern: &&str| {
-            let (name, wanted) = match pattern.split_once(":8") {
-                Some((name, rest)) => (name, Some(format!("8{rest}"))),
-                None => (*pattern, None),
-            };
-            let is_port = wanted.is_none_or(|wanted| port.map(|it| it.to_string()) == Some(wanted));
-            let is_name = match name.strip_prefix('*') {
-                Some(below) => host.ends_with(below) && host != below,
-                None => host == name,
-            };
-            is_port && is_name
-        };
-        let method = request.method().as_str();
-        let is_method = |it: &str| it == method || (it == "GET" && method == "HEAD");
-        let is_path = |template: &&str| {
-            let (of, template) = template.split_once(' ').unwrap_or(("", template));
-            (of.is_empty() || is_method(of)) && matches_path(template, uri.path())
-        };
-        let has = |(name, condition): &(&str, Header)| {
-            let mut values = request.headers().get_all(*name).iter();
-            match condition {
-                Header::Present => values.next().is_some(),
-                Header::Absent => values.next().is_none(),
-                Header::Is(value) => values.any(|it| it == value),
-            }
-        };
-        (self.hosts.is_empty() || self.hosts.iter().any(is_host))
-            && (self.methods.is_empty() || self.methods.iter().any(|it| is_method(it)))
-            && (self.paths.is_empty() || self.paths.iter().any(is_path))
-            && self.headers.iter().all(has)
-    }
 }
 
 /// Templates of random rules.
@@ -221,47 +154,21 @@ const PATHS: [&str; 16] = [
     "/a.j/b", "/a.j/a/b", "/v1.j", "/v1.j/a",
 ];
 
-/// Whether a template matches a path, segment by segment.
-fn matches_path(template: &str, path: &str) -> bool {
-    let (mut templates, mut given) = (template.split('/'), path.split('/'));
-    loop {
-        let (segment, value) = match (templates.next(), given.next()) {
-            (None, None) => return true,
-            (Some(segment), Some(value)) => (segment, value),
-            _ => return false,
-        };
-        if let Some(before) = segment.strip_suffix("{*r}") {
-            let rest = value.strip_prefix(before);
-            return rest.is_some_and(|rest| !rest.is_empty() || given.next().is_some());
-        }
-        let is_match = match segment.split_once("{p}") {
-            Some((before, after)) => {
-                let value = value.strip_prefix(before);
-                let value = value.and_then(|value| value.strip_suffix(after));
-                value.is_some_and(|value| !value.is_empty())
-            }
-            None => segment == value,
-        };
-        if !is_match {
-            return false;
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn finds_what_trying_one_after_the_other_finds(
-        naive in prop::collection::vec(naive(), 0..6),
+    fn finds_the_first_rule_that_matches_alone(
+        all in prop::collection::vec(any_rule(), 0..6),
         request in any_request(),
     ) {
-        let named = naive.iter().enumerate();
-        let named = named.map(|(place, it)| it.rule(per_hour(&place.to_string(), 1)));
+        let place = |all: &[Rule]| {
+            let rules = Rules::new(all.iter().cloned().chain([Rule::exempt()])).ok()?;
+            Some(rules.explain(&request).rule.place())
+        };
         // Some contradict themselves, which is a mistake.
-        if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
-            let expected = naive.iter().position(|it| it.matches(&request));
-            let explanation = rules.explain(&request);
-            prop_assert_eq!(explanation.rule.place(), expected.unwrap_or(naive.len()));
+        if let Some(found) = place(&all) {
+            let matches = |rule: &Rule| place(std::slice::from_ref(rule)) == Some(0);
+            prop_assert_eq!(found, all.iter().position(matches).unwrap_or(all.len()));
         }
     }
 }
@@ -282,6 +189,33 @@ fn exempt_rules(conditions: &[&str]) -> Rules {
         .map(|it| format!("[[rules]]\nexempt = true\n{}\n", it.replace("; ", "\n")))
         .collect();
     toml(&rules).expect("rules")
+}
+
+/// The patterns of hosts and paths have tests of their own.
+#[test]
+fn a_rule_matches_if_all_of_its_conditions_are_met() {
+    for (conditions, matching, others) in [
+        ("method = 'GET'", "GET|HEAD", "PUT"),
+        ("method = ['HEAD', 'PUT']", "HEAD|PUT", "GET|DELETE"),
+        ("path = ['GET /a', '/b']", "GET|HEAD", "PUT"),
+        ("header = { k = true }", "GET 1|GET 2", "GET"),
+        ("header = { k = false }", "GET", "GET 1"),
+        ("header = { k = '1' }", "GET 1|GET 2 1", "GET 2|GET"),
+        ("method = 'PUT'; header = { k = '1' }", "PUT 1", "PUT|GET 1"),
+        ("method = 'PUT'; path = '/b'", "", "PUT"),
+    ] {
+        let rules = exempt_rules(&[conditions]);
+        let matches = |words: &str| {
+            let mut words = words.split(' ');
+            let request = Request::builder().method(words.next().expect("a method"));
+            let request = words.fold(request.uri("/a"), |it, value| it.header("k", value));
+            let request = request.body(()).expect("a request");
+            rules.explain(&request).rule.place() == 0
+        };
+        let matching = matching.split('|').filter(|it| !it.is_empty());
+        assert!(matching.into_iter().all(matches), "{conditions}");
+        assert!(!others.split('|').any(matches), "{conditions}");
+    }
 }
 
 #[test]
@@ -316,12 +250,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
     #[test]
     fn no_rule_is_warned_of_that_a_request_reaches(
-        naive in prop::collection::vec(naive(), 1..6),
+        all in prop::collection::vec(any_rule(), 1..6),
         requests in prop::collection::vec(any_request(), 100),
     ) {
-        let named = naive.iter().enumerate();
-        let named = named.map(|(place, it)| it.rule(per_hour(&place.to_string(), 1)));
-        if let Ok(rules) = Rules::new(named.chain([Rule::exempt()])) {
+        if let Ok(rules) = Rules::new(all.into_iter().chain([Rule::exempt()])) {
             let unreached = unreached(&rules);
             for request in &requests {
                 let reached = rules.explain(request).rule.place();

@@ -1,11 +1,10 @@
 //! Every mistake has its place, its value and what to do, and none hides another.
 
-use std::time::Duration;
-
 use serde::de::Error as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
-use tower_throttle::{Limiter, Outage, Priority, Quota};
+use tower_throttle::{Outage, Priority};
 
+use crate::prelude::*;
 use crate::rules::{json, per_hour, rules, toml, yaml};
 
 fn mistakes(error: &RulesError) -> Vec<(&str, &str)> {

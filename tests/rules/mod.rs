@@ -7,35 +7,25 @@ mod matching;
 mod mistakes;
 mod reload;
 
-use std::time::Duration;
-
-use http::{Method, Request};
+use http::Request;
 use tower_throttle::rules::{Rule, Rules, RulesError};
-use tower_throttle::{Limiter, Quota};
 
-/// More than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::prelude::*;
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {
     Rules::new(rules).expect("rules that hold")
 }
 
 fn limiter(all: impl IntoIterator<Item = Rule>) -> Limiter {
-    let builder = Limiter::builder().rules(rules(all));
-    builder.build().expect("a limiter")
+    build(Limiter::builder().rules(rules(all)))
 }
 
 fn per_hour(name: &str, limit: u32) -> Rule {
     Rule::named(name).quota(Quota::per_hour(limit))
 }
 
-fn request(method: Method, uri: &str) -> Request<()> {
-    let request = Request::builder().method(method).uri(uri);
-    request.body(()).expect("a request")
-}
-
 fn get(uri: &str) -> Request<()> {
-    request(Method::GET, uri)
+    Request::get(uri).body(()).expect("a request")
 }
 
 fn toml(text: &str) -> Result<Rules, RulesError> {

@@ -1,24 +1,13 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
-use std::pin::Pin;
-use std::time::Duration;
-
-use futures_util::future::{join, join_all};
-use futures_util::poll;
-use tokio::time::{Instant, advance, sleep, timeout};
+use futures_util::future::join;
 use tower_throttle::rules::{Reloaded, Rule, RuleRef};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::test_util::history::History;
-use tower_throttle::test_util::{FailingStore, Fault, ManualClock};
-use tower_throttle::{Acquire, ErrorKind, Limiter, Outage, Quota, Recovery};
+use tower_throttle::test_util::ManualClock;
+use tower_throttle::{ErrorKind, Outage, Recovery};
 
-use crate::rules::{PATIENCE, limiter, per_hour, rules};
-
-const SECOND: Duration = Duration::from_secs(1);
-const GUARD: Duration = Duration::from_millis(10);
-
-/// The distance between departures with a limit of 1.
-const STEP: Duration = Duration::from_millis(1_010);
+use crate::limiter::{GUARD, STEP, departures, history, queue, waiter};
+use crate::prelude::*;
+use crate::rules::{limiter, per_hour, rules};
 
 fn per_second(limit: u32) -> Rule {
     Rule::named("all")
@@ -30,21 +19,9 @@ fn reload(limiter: &Limiter, all: impl IntoIterator<Item = Rule>) -> Reloaded {
     limiter.reload(rules(all)).expect("a limiter with rules")
 }
 
-/// A request that has its place in the queue.
-async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
-    let mut waiter = Box::pin(limiter.acquire("a"));
-    assert!(poll!(&mut waiter).is_pending());
-    waiter
-}
-
 /// Waits until no queue is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
-    let no_queue = async {
-        while limiter.queues() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, no_queue).await.expect("no queue is left");
+    eventually("no queue is left", async || limiter.queues() == 0).await;
 }
 
 /// The rules by name, or by place if they have none.
@@ -139,13 +116,7 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
     let start = Instant::now();
     let mut all = Vec::new();
     for turn in 0..20_u32 {
-        for _ in 0..5 {
-            let acquire = limiter.acquire("a");
-            all.push(tokio::spawn(async move {
-                acquire.await.expect("a permit");
-                start.elapsed()
-            }));
-        }
+        all.extend(queue(&limiter, 5).await);
         advance(SECOND / 10).await;
         let guard = GUARD + GUARD * (turn % 3);
         let outage = if turn % 2 == 0 {
@@ -158,13 +129,9 @@ async fn reloads_of_bounds_keep_the_order_and_the_quota() {
             [per_second(5).guard(guard).max_waiting(1_000).outage(outage)],
         );
     }
-    let departures = join_all(all).await;
-    let departures: Vec<_> = departures
-        .into_iter()
-        .map(|it| it.expect("no panic"))
-        .collect();
+    let departures = departures(all).await;
     assert!(departures.is_sorted(), "{departures:?}");
-    let history: History = departures.into_iter().collect();
+    let history = history(&departures, start);
     assert_eq!(history.len(), 100);
     history.assert_at_most(5, SECOND);
     settle(&limiter).await;
@@ -247,7 +214,7 @@ async fn departures_by_a_share_count_after_outages_were_denied_and_the_rule_was_
     let store = FailingStore::new(MemoryStore::new());
     store.fail_with(Fault::Unreachable);
     let builder = Limiter::builder().store(store).rules(rules([denied()]));
-    let limiter = builder.build().expect("a limiter");
+    let limiter = build(builder);
     assert_eq!(granted(&limiter).await, 0);
     for departs in [4, 0, 0] {
         reload(&limiter, [denied().outage(Outage::Local { share: 1.0 })]);
@@ -279,7 +246,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
     let store = FailingStore::new(MemoryStore::new());
     let table = rules([per_hour("one", 2).path("/a"), per_hour("other", 1)]);
     let builder = Limiter::builder().store(store.clone()).rules(table);
-    let limiter = builder.build().expect("a limiter");
+    let limiter = build(builder);
     let [one, other] = ["one", "other"].map(|name| limiter.rule(name).expect("a rule"));
     one.acquire("a").await.expect("a permit");
     store.fail_with(Fault::Unreachable);
@@ -294,9 +261,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
     assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
     sleep(SECOND).await;
     store.recover();
-    let (first, second) = timeout(PATIENCE, join(first, second))
-        .await
-        .expect("both go on");
+    let (first, second) = bounded(join(first, second)).await;
     assert!(first.is_ok() && second.is_ok());
     assert!(!limiter.health().is_out());
 }
@@ -328,7 +293,7 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     limiter.reload(table(Outage::Deny)).expect("rules");
     let waiting = tokio::spawn(limiter.acquire("a"));
     store.recover();
-    let permit = timeout(PATIENCE, waiting).await.expect("it departs");
+    let permit = bounded(waiting).await;
     let permit = permit.expect("no panic").expect("a permit");
     assert!(permit.is_counted());
 }

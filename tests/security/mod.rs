@@ -3,21 +3,17 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use proptest::prelude::*;
-use support::errors::{bounded, everything};
+use support::errors::everything;
 use support::keyspace::names;
 use support::monitor::Monitor;
-use support::redis_server::RedisServer;
-use support::spend::{spend, under};
+use support::spend::spend;
 use tokio::runtime::Runtime;
-use tokio::time::Instant;
 use tower_throttle::key::{self, Extracted, Key, KeyExtractor};
 use tower_throttle::store::inspect::StoredKey;
-use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, LimiterBuilder, Quota};
+
+use crate::prelude::*;
 
 mod urls;
 

@@ -3,16 +3,15 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
-use std::time::Duration;
 
 use http::{Request, Response};
 use reqwest_middleware::ClientWithMiddleware;
 use support::upstream::{Answer, Upstream};
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::store::MemoryStore;
-use tower_throttle::{Charge, Cost, FailureMode, Limiter, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::{Charge, Cost, FailureMode, ThrottleLayer, ThrottleMiddleware, key};
 
-use super::{SECOND, left};
+use super::left;
+use crate::prelude::*;
 
 fn limiter() -> Limiter {
     super::limiter(60 * SECOND, 10, 100, MemoryStore::new())

@@ -1,17 +1,15 @@
 //! The tables of the documentation, the dashboard, and what there is to be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::Value;
-use support::redis_server::RedisServer;
 use tokio::runtime::Builder;
-use tower_throttle::{Limiter, Quota};
 
 use super::events;
 use super::page::{code, rows};
 use super::seen::Seen;
+use crate::prelude::*;
 
 #[test]
 fn each_documented_event_happens_and_no_others_do() {
@@ -64,10 +62,8 @@ async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         let _here = metrics::set_default_local_recorder(&recorder);
-        let store = server.store().await;
-        let quota = Quota::new(5, Duration::from_millis(50));
-        let limiter = Limiter::builder().quota(quota).name("scrape").store(store);
-        let limiter = limiter.build().expect("a valid policy");
+        let builder = under(&["5/50ms"]).name("scrape");
+        let limiter = build(builder.store(server.store().await));
         for _ in 0..10 {
             let acquire = limiter.acquire("a").share("tenant", 1);
             acquire.await.expect("a permit");

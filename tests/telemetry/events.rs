@@ -1,24 +1,17 @@
 //! Each event is emitted once for what happened, however many requests it concerns.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
-use support::redis_server::RedisServer;
-use tokio::time::{Instant, advance, sleep};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
-use tower_throttle::store::{MemoryStore, RedisStore};
-use tower_throttle::test_util::{FailingStore, ManualClock};
-use tower_throttle::{Cost, Limiter, LimiterBuilder, Quota, Recovery, ThrottleLayer, key};
+use tower_throttle::test_util::ManualClock;
+use tower_throttle::{Cost, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
-use super::until;
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::prelude::*;
 
 fn ten(store: &Sharded) -> LimiterBuilder {
     Limiter::builder()
@@ -27,52 +20,49 @@ fn ten(store: &Sharded) -> LimiterBuilder {
         .store(store.clone())
 }
 
-/// The only event with this message, which has this level.
+/// The fields of the only event with this message.
 #[track_caller]
-fn once(seen: &Seen, message: &str, level: Level) -> Fields {
+fn once(seen: &Seen, message: &str) -> Fields {
     let told = seen.told(message);
     assert_eq!(told.len(), 1, "{:?}", seen.messages());
-    assert_eq!(told[0].level, level, "{told:?}");
     told[0].fields.clone()
 }
 
 pub(super) async fn outage(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     limiter.acquire("a").await.expect("an answer");
     store.out(&["a"]);
     let requests = (0..1_000).map(|_| limiter.acquire("a").max_wait(SECOND * 3));
     for answer in join_all(requests).await {
         assert!(answer.is_err_and(|error| error.is_store()));
     }
-    let out = once(seen, "the store is out", Level::WARN);
+    let out = once(seen, "the store is out");
     let fields = ["policy", "error", "cause"].map(|name| out.text(name));
     assert_eq!(fields, ["ten", "it is out", "a test"]);
     store.out(&[]);
     limiter.acquire("a").await.expect("an answer");
-    let back = once(seen, "the store is back", Level::INFO);
+    let back = once(seen, "the store is back");
     assert!(back.number("lasted") >= 3.0, "{back:?}");
     assert_eq!(seen.messages().len(), 2, "{:?}", seen.messages());
 }
 
 pub(super) async fn lost_leases(seen: &Seen) {
     let store = Sharded::default();
-    let quota = Quota::concurrent(3).lease(SECOND * 2);
-    let limiter = Limiter::builder().store(store.clone()).quota(quota);
-    let limiter = limiter.name("three").build().expect("a valid policy");
+    let limiter = build(under(&["3 concurrent lease=2s"]).store(store.clone()));
     let place = limiter.acquire("a").await.expect("an answer").hold();
     store.out(&["a"]);
     sleep(SECOND * 5).await;
     assert!(place.is_lost());
     let message = "the lease of requests in progress has ended";
-    assert_eq!(once(seen, message, Level::WARN).number("places"), 1.0);
+    assert_eq!(once(seen, message).number("places"), 1.0);
     store.out(&[]);
     sleep(SECOND * 2).await;
 }
 
 pub(super) async fn shards(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     let all: Vec<_> = ('a'..='z').map(String::from).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     store.out(&all);
@@ -83,20 +73,19 @@ pub(super) async fn shards(seen: &Seen) {
     assert_eq!(seen.told("the store is out").len(), 1);
     let others = seen.told("another shard of the store is out");
     assert_eq!(others.len(), all.len() - 1);
-    assert!(others.iter().all(|it| it.level == Level::DEBUG));
     store.out(&[]);
     for answer in join_all(all.iter().map(|&key| limiter.acquire(key))).await {
         answer.expect("a permit");
     }
     let back = seen.told("a shard of the store is back, and others are out");
-    assert_eq!((back.len(), back[0].level), (all.len() - 1, Level::DEBUG));
+    assert_eq!(back.len(), all.len() - 1);
     assert_eq!(seen.told("the store is back").len(), 1);
 }
 
 pub(super) async fn commands(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
-    let other = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
+    let other = build(ten(&store));
     let until = Instant::now() + SECOND * 10;
     limiter.pause("a", until).await.expect("an answer");
     let decision = other.try_acquire("a").await.expect("an answer");
@@ -107,14 +96,14 @@ pub(super) async fn commands(seen: &Seen) {
     assert_eq!(seen.messages(), messages);
     for event in seen.events() {
         let fields = (event.fields.text("policy"), event.fields.text("key"));
-        assert_eq!((event.level, fields), (Level::INFO, ("ten", "a")));
+        assert_eq!(fields, ("ten", "a"));
     }
     let lasts = seen.events()[0].fields.number("lasts");
     assert!((9.5..=10.0).contains(&lasts), "{lasts}");
 }
 
 pub(super) async fn misses(seen: &Seen) {
-    let limiter = ten(&Sharded::default()).build().expect("a valid policy");
+    let limiter = build(ten(&Sharded::default()));
     for _ in 0..10 {
         limiter.acquire("a").await.expect("a permit");
     }
@@ -124,14 +113,14 @@ pub(super) async fn misses(seen: &Seen) {
     // The process stops.
     advance(SECOND * 2).await;
     waiting.await.expect("no panic").expect("a permit");
-    let fields = once(seen, "a grant was missed", Level::DEBUG);
+    let fields = once(seen, "a grant was missed");
     assert_eq!((fields.text("policy"), fields.text("key")), ("ten", "a"));
     assert!((1.8..2.0).contains(&fields.number("late")), "{fields:?}");
     assert!(fields.number("guard") > 0.02, "{fields:?}");
 }
 
 pub(super) async fn long_waits(seen: &Seen) {
-    let limiter = ten(&Sharded::default()).build().expect("a valid policy");
+    let limiter = build(ten(&Sharded::default()));
     let until = Instant::now() + SECOND * 90;
     limiter.pause("a", until).await.expect("an answer");
     seen.forget();
@@ -143,15 +132,14 @@ pub(super) async fn long_waits(seen: &Seen) {
         departed.expect("a permit");
     }
     let message = "a request has to wait for more than a minute; set max_wait to refuse it";
-    let wait = once(seen, message, Level::WARN).number("wait");
+    let wait = once(seen, message).number("wait");
     assert!((89.0..91.0).contains(&wait), "{wait}");
 }
 
 pub(super) async fn clock(seen: &Seen) {
     let clock = ManualClock::running();
     let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
-    let limiter = Limiter::builder().quota(Quota::per_second(10)).name("ten");
-    let limiter = limiter.store(store).build().expect("a valid policy");
+    let limiter = build(per_second(10).store(store));
     let ask = async || {
         for _ in 0..3 {
             limiter.try_acquire("a").await.expect("an answer");
@@ -163,18 +151,14 @@ pub(super) async fn clock(seen: &Seen) {
     ask().await;
     clock.set_back(SECOND * 120);
     ask().await;
-    let told = seen.told("the clock of the store was set");
-    let told = told
-        .iter()
-        .map(|it| (it.level, it.fields.number("ahead").round()));
-    let expected = [(Level::WARN, 60.0), (Level::WARN, -120.0)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let told = seen.told("the clock of the store was set").into_iter();
+    let ahead: Vec<_> = told.map(|it| it.fields.number("ahead").round()).collect();
+    assert_eq!(ahead, [60.0, -120.0]);
 }
 
 pub(super) async fn unknown_units(seen: &Seen) {
-    let tokens = Quota::per_second(10).unit("tokens").default_cost(5);
-    let limiter = Limiter::builder().quota(tokens).name("ten").build();
-    let layer = ThrottleLayer::new(limiter.expect("a valid policy"))
+    let limiter = build(under(&["10/s unit=tokens default_cost=5"]).name("ten"));
+    let layer = ThrottleLayer::new(limiter)
         .key(key::constant("a"))
         .settle(|_: &http::Response<()>| Some(Cost::from(("token", 1))));
     let service = layer.layer(service_fn(async |_: http::Request<()>| {
@@ -182,7 +166,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
     }));
     let response = service.oneshot(http::Request::new(())).await;
     response.expect("a response");
-    let fields = once(seen, "a cost was not corrected", Level::WARN);
+    let fields = once(seen, "a cost was not corrected");
     let expected = "`ten`: cannot settle token, as the quotas count tokens";
     assert_eq!(fields.text("error"), expected);
 }
@@ -203,14 +187,14 @@ pub(super) fn malformed_headers(seen: &Seen) {
     }
     let message = "a response states a limit in a malformed header, which is ignored";
     let header = "x-ratelimit-remaining-tokens";
-    assert_eq!(once(seen, message, Level::DEBUG).text("header"), header);
+    assert_eq!(once(seen, message).text("header"), header);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_may_call_the_limiter() {
     let (seen, _guard) = Seen::begin();
     let store = Sharded::default();
-    let limiter = ten(&store).build().expect("a valid policy");
+    let limiter = build(ten(&store));
     let waiting = join_all((0..20).map(|_| limiter.acquire("a")));
     let waiting = tokio::spawn(waiting);
     sleep(SECOND * 98 / 100).await;
@@ -240,10 +224,8 @@ const PASSWORD: &str = "hunter2hunter2";
 async fn limiter_of(server: &RedisServer) -> LimiterBuilder {
     let url = format!("redis://throttle:{PASSWORD}@127.0.0.1:{}/", server.port());
     let store = RedisStore::connect(&url).await.expect("a connection");
-    let quota = Quota::new(10, Duration::from_millis(200));
     // Only a server that is gone is out.
-    let store = store.timeout(Duration::from_secs(20));
-    Limiter::builder().quota(quota).name("redis").store(store)
+    under(&["10/200ms"]).store(store.timeout(SECOND * 20))
 }
 
 fn assert_discreet(seen: &Seen, server: &RedisServer) {
@@ -260,7 +242,10 @@ pub(super) async fn restart(seen: &Seen) {
     let mut server = RedisServer::start_with(&user);
     let limiter_of = limiter_of(&server).await.build().expect("a valid policy");
     limiter_of.acquire("a").await.expect("a permit");
-    until("nudges arrive", || !seen.told("nudges arrive").is_empty()).await;
+    eventually("nudges arrive", async || {
+        !seen.told("nudges arrive").is_empty()
+    })
+    .await;
     limiter_of.acquire("a").await.expect("a permit");
     // A busy machine may miss grants.
     let events = seen.events().into_iter();
@@ -268,29 +253,28 @@ pub(super) async fn restart(seen: &Seen) {
     assert_eq!(loud.count(), 1, "{:?}", seen.messages());
     server.kill9();
     let lost = || !seen.told("nudges no longer arrive").is_empty();
-    until("the subscription is lost", lost).await;
+    eventually("the subscription is lost", async || lost()).await;
     let waiting = tokio::spawn(limiter_of.acquire("a").max_wait(Duration::from_secs(60)));
     let out = || !seen.told("the store is out").is_empty();
-    until("the store is out", out).await;
+    eventually("the store is out", async || out()).await;
     let event = seen.told("the store is out").remove(0);
     assert!(event.fields.has("cause"), "{event:?}");
     server.restart();
     waiting.await.expect("no panic").expect("a permit");
     let subscribed = || seen.told("nudges arrive").len() >= 2;
-    until("there is another subscription", subscribed).await;
+    eventually("there is another subscription", async || subscribed()).await;
     let back = || !seen.told("the store is back").is_empty();
-    until("the store is back", back).await;
+    eventually("the store is back", async || back()).await;
     // A busy machine may take too long for a probe.
-    for (message, level) in [
-        ("the store is out", Level::WARN),
-        ("the store is back", Level::INFO),
-        ("nudges no longer arrive", Level::WARN),
-        ("nudges arrive", Level::INFO),
-        ("a connection to redis was replaced", Level::INFO),
+    for message in [
+        "the store is out",
+        "the store is back",
+        "nudges no longer arrive",
+        "nudges arrive",
+        "a connection to redis was replaced",
     ] {
         let told = seen.told(message);
         assert!((1..=3).contains(&told.len()), "{message}: {told:?}");
-        assert_eq!(told[0].level, level, "{message}");
     }
     assert_discreet(seen, &server);
 }
@@ -300,12 +284,9 @@ pub(super) async fn loss(seen: &Seen) {
     let server = RedisServer::start();
     let mut limiters = Vec::new();
     for _ in 0..2 {
-        let store = server.store().await;
-        let quota = Quota::new(10, Duration::from_millis(200));
-        let limiter_of = Limiter::builder().quota(quota).store(store);
-        let limiter_of = limiter_of.recovery(Recovery::Strict).name("strict");
-        let limiter_of = limiter_of.max_wait(Duration::from_secs(5)).build();
-        limiters.push(limiter_of.expect("a valid policy"));
+        let builder = under(&["10/200ms"]).recovery(Recovery::Strict);
+        let builder = builder.max_wait(SECOND * 5).store(server.store().await);
+        limiters.push(build(builder));
     }
     let ask = async || {
         for limiter_of in &limiters {
@@ -327,7 +308,6 @@ pub(super) async fn loss(seen: &Seen) {
     }
     let lost = seen.told(MESSAGE);
     assert_eq!(lost.len(), 2, "{:?}", seen.events());
-    assert_eq!(lost[0].level, Level::WARN);
     assert_eq!(lost[0].fields.text("key"), "a");
     // A window and a second.
     let rests = lost[0].fields.number("rests");

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use tower_throttle::{Limiter, LimiterBuilder};
+
+use crate::prelude::*;
 
 /// The metrics of the limiters that are built by this.
 pub(crate) struct Figures(PrometheusRecorder);

@@ -1,17 +1,15 @@
 //! The metrics and the spans of a limiter, also with rules; and their cost where nothing collects them.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
-use std::time::Duration;
 
 use allocation_counter::measure;
 use futures_util::FutureExt as _;
-use futures_util::future::{join_all, poll_immediate};
+use futures_util::future::poll_immediate;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, advance, sleep};
 use tower_throttle::key::Key;
 use tower_throttle::rules::{Rule, Rules};
-use tower_throttle::test_util::{FailingStore, Fault};
-use tower_throttle::{Algorithm, ErrorKind, Limiter, LimiterBuilder, Outage, Priority, Quota};
+use tower_throttle::{Algorithm, ErrorKind, Outage, Priority};
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 use tracing_subscriber::prelude::*;
@@ -19,6 +17,7 @@ use tracing_subscriber::prelude::*;
 use super::figures::Figures;
 use super::seen::Seen;
 use super::stores::Sharded;
+use crate::prelude::*;
 
 fn ten() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(10)).name("ten")
@@ -39,9 +38,9 @@ fn assert_numbers(figures: &Figures, expected: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_counted_by_outcome() {
-    let figures = Figures::new();
-    let store = Sharded::default();
+async fn requests_are_counted_by_outcome_and_their_spans_name_it() {
+    let (figures, store) = (Figures::new(), Sharded::default());
+    let (seen, _guard) = Seen::begin();
     let limiter = figures.build(far(&store).max_waiting(2).outage(Outage::Allow));
     for cost in [8, 2] {
         limiter.acquire("a").cost(cost).await.unwrap();
@@ -61,6 +60,20 @@ async fn requests_are_counted_by_outcome() {
     for _ in 0..5 {
         limiter.acquire("b").await.unwrap();
     }
+    for (fault, outage) in [
+        (Fault::Unreachable, Outage::Deny),
+        (Fault::Unreachable, Outage::Allow),
+        (Fault::Unreachable, Outage::Local { share: 1.0 }),
+        (Fault::Refusal, Outage::Deny),
+    ] {
+        let store = FailingStore::new(MemoryStore::new());
+        store.fail_with(fault);
+        let limiter = figures.build(one().store(store).outage(outage));
+        // The first calls the store; the second finds the outage.
+        for _ in 0..2 {
+            drop(limiter.acquire("a").await);
+        }
+    }
     // Only the first of the refused requests has called the store.
     assert_numbers(
         &figures,
@@ -74,8 +87,22 @@ async fn requests_are_counted_by_outcome() {
         requests_total{outcome=store_error,policy=ten} 0
         wait_seconds_count{policy=ten,priority=normal} 7
         spent_total{policy=ten,unit=requests} 15
-        remembered_total{policy=ten} 2",
+        remembered_total{policy=ten} 2
+        requests_total{outcome=fallback,policy=one} 4
+        requests_total{outcome=store_out,policy=one} 2
+        requests_total{outcome=store_error,policy=one} 2",
     );
+    let mut outcomes = BTreeMap::new();
+    for span in seen.spans() {
+        assert!(span.is_closed);
+        let [outcome, policy] = ["outcome", "policy"].map(|name| span.fields.text(name));
+        let series = format!("requests_total{{outcome={outcome},policy={policy}}}");
+        *outcomes.entry(series).or_insert(0.0) += 1.0;
+    }
+    assert_eq!(outcomes.len(), 9, "{outcomes:?}");
+    for (series, count) in outcomes {
+        assert_eq!(figures.number(&series), count, "{series}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -389,73 +416,6 @@ async fn a_span_lasts_until_the_departure_and_has_the_key_the_policy_and_the_out
     let span = seen.span();
     assert!(span.is_closed && span.entered == span.left, "{span:?}");
     assert!(span.fields.number("wait") >= 1.0, "{span:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_waits_is_cancelled() {
-    let (seen, _guard) = Seen::begin();
-    let limiter = one().build().unwrap();
-    limiter.acquire("a").await.unwrap();
-    seen.forget();
-    {
-        let mut acquire = pin!(limiter.acquire("a"));
-        assert!(poll_immediate(acquire.as_mut()).await.is_none());
-        sleep(Duration::from_millis(300)).await;
-        assert!(!seen.span().is_closed);
-    }
-    let span = seen.span();
-    assert_eq!(span.fields.text("outcome"), "cancelled");
-    assert!(span.is_closed && span.fields.number("wait") >= 0.3);
-    // A request that was never polled has no span.
-    drop(limiter.acquire("a"));
-    assert_eq!(seen.spans().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_refusal_has_a_name() {
-    let (seen, _guard) = Seen::begin();
-    let outcome = || {
-        let spans = seen.spans();
-        seen.forget();
-        let last = spans.last().expect("a span");
-        assert!(last.is_closed);
-        last.fields.text("outcome").to_owned()
-    };
-    let limiter = one().max_waiting(1).build().unwrap();
-    limiter.acquire("a").await.unwrap();
-    assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
-    assert_eq!(outcome(), "limited");
-    let mut waiting = pin!(limiter.acquire("a"));
-    assert!(poll_immediate(waiting.as_mut()).await.is_none());
-    for (acquire, expected) in [
-        (limiter.acquire("b").cost(2), "invalid"),
-        (limiter.acquire(""), "invalid"),
-        (
-            limiter.acquire("a").max_wait(Duration::from_millis(9)),
-            "queue_full",
-        ),
-    ] {
-        acquire.await.unwrap_err();
-        assert_eq!(outcome(), expected);
-    }
-
-    let local = Outage::Local { share: 1.0 };
-    for (fault, outage, expected) in [
-        (Fault::Unreachable, Outage::Deny, "store_out"),
-        (Fault::Unreachable, Outage::Allow, "fallback"),
-        (Fault::Unreachable, local, "fallback"),
-        (Fault::Refusal, Outage::Deny, "store_error"),
-    ] {
-        let store = FailingStore::new(tower_throttle::store::MemoryStore::new());
-        store.fail_with(fault);
-        let limiter = one().store(store).outage(outage).build().unwrap();
-        // The first calls the store; the second finds the outage.
-        for _ in 0..2 {
-            let answer = limiter.acquire("a").await;
-            assert_eq!(answer.is_ok(), expected == "fallback");
-            assert_eq!(outcome(), expected);
-        }
-    }
 }
 
 #[test]

@@ -6,21 +6,5 @@ mod figures;
 mod metered;
 #[path = "../../src/telemetry/tests/page.rs"]
 mod page;
-mod seen;
+pub(crate) mod seen;
 pub(crate) mod stores;
-
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep};
-
-/// More than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until a condition holds.
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}

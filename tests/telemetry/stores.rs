@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, MemoryStore, Reply, Store, StoreError};
+use tower_throttle::store::{Answered, Call, Reply, Store, StoreError};
+
+use crate::prelude::*;
 
 /// The time that each answer takes.
 const LATENCY: Duration = Duration::from_millis(1);

@@ -1,9 +1,12 @@
 //! Quotas that change, and state that is lost.
 
+use proptest::prelude::*;
+
 use super::super::{
     Corrections, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
 };
-use super::{MILLI, SECOND, START};
+use super::histories::quota;
+use super::{MILLI, SECOND, START, judge};
 
 const HOUR: u64 = 3_600 * SECOND;
 
@@ -125,4 +128,72 @@ fn a_demand_of_many_costly_requests_can_be_read_again() {
     };
     let mut state = State::default();
     assert_eq!(departs(&mut state, &quota, &take, START), 2);
+}
+
+proptest! {
+    #![proptest_config(super::config(200))]
+
+    /// As while one process after the other gets a new algorithm, or other quotas.
+    #[test]
+    fn processes_with_different_quotas_each_keep_to_theirs(
+        first in quota(),
+        second in quota(),
+        steps in prop::collection::vec((any::<bool>(), 1usize..5, 0..40 * MILLI), 1..200),
+    ) {
+        // An interval that changes moves the time that a bucket holds.
+        prop_assume!(!matches!((&first, &second), (Counter::Gcra(_), Counter::Gcra(_))));
+        let quotas = [first, second];
+        let mut departed = [Vec::new(), Vec::new()];
+        let (mut state, mut now) = (State::new(&quotas[..1]), START);
+        for (number, (which, requests, span)) in (1..).zip(steps) {
+            now += span;
+            let which = usize::from(which);
+            state.continue_as(&quotas[which..=which]);
+            let take = Take {
+                process: which as u64,
+                number,
+                mode: Mode::Wait,
+                guard: 0,
+                ..attempt(requests)
+            };
+            let taken = state.take(0, &take, now);
+            let units = taken.grants.iter().map(|it| u64::from(it.requests)).sum();
+            if units > 0 {
+                departed[which].push((now - START, units));
+            }
+            super::assert_round_trip(&state);
+        }
+        for (quota, times) in quotas.iter().zip(&departed) {
+            let fault = judge::fault(quota, times);
+            prop_assert!(fault.is_none(), "{:?}", fault);
+        }
+    }
+}
+
+#[test]
+fn former_quotas_are_forgotten_once_they_are_over() {
+    let quotas = [
+        Counter::Window(Window::new(4, SECOND)),
+        Counter::Gcra(Gcra::new(4, SECOND / 4, false)),
+        Counter::Gcra(Gcra::new(4, SECOND / 4, true)),
+        Counter::Fixed(Fixed::new(4, SECOND, true)),
+        Counter::Fixed(Fixed::new(4, SECOND, false)),
+    ];
+    let mut state = State::new(&quotas[..1]);
+    for (number, quota) in (1..=40).zip(quotas.iter().cycle()) {
+        state.continue_as(std::slice::from_ref(quota));
+        let mode = Mode::Wait;
+        state.take(
+            0,
+            &Take {
+                number,
+                mode,
+                ..attempt(4)
+            },
+            START,
+        );
+        assert!(state.former.len() <= 3, "{state:?}");
+    }
+    state.drop_expired(START + 60 * SECOND);
+    assert_eq!(state.former, []);
 }

@@ -77,53 +77,8 @@ impl fmt::Display for Quoted<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
 
     use super::*;
-    use crate::acquire::{Cause, Error};
-    use crate::error::StoreError;
-    use crate::limiter::Limiter;
-    use crate::quota::Quota;
-
-    #[test]
-    fn a_refusal_by_the_limit_names_the_policy_and_others_their_reason() {
-        let limiter = Limiter::builder()
-            .name(r#"b"\/"#)
-            .quota(Quota::per_second(1));
-        let policy = limiter.build().unwrap().policy();
-        let full = Cause::QueueFull {
-            waiting: 3,
-            snapshot: None,
-        };
-        let exceeded = json!({
-            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "title": "Quota Exceeded",
-            "status": 429,
-            "violated-policies": [r#"b"\/"#],
-        });
-        let bad = |why: &str| json!({ "title": "Bad Request", "status": 400, "detail": why });
-        // The problem of the store is not for clients.
-        let store = Cause::Store(StoreError::new("10.0.0.7 refused the connection"));
-        let unavailable = json!({ "title": "Service Unavailable", "status": 503 });
-        for (cause, expected) in [
-            (full, exceeded),
-            (Cause::NoKey("no \"x\"\n".into()), bad("no \"x\"\n")),
-            (Cause::EmptyKey, bad("the request has an empty key")),
-            (store, unavailable),
-        ] {
-            let response: Response<String> = ProblemDetails.answer(&Refused {
-                key: None,
-                error: Error::new(cause, policy.clone()),
-                challenge: None,
-                is_enforced: true,
-                busy: None,
-            });
-            assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
-            let body: Value = serde_json::from_str(response.body()).unwrap();
-            assert_eq!(body["status"], response.status().as_u16());
-            assert_eq!(body, expected);
-        }
-    }
 
     proptest! {
         #[test]

@@ -6,7 +6,6 @@
 //! scripts/soak 10 7      # with the seed of the run that printed this
 //! ```
 
-mod befalls;
 mod kept;
 mod load;
 mod memory;
@@ -29,7 +28,7 @@ fn soak() {
     let minutes: f64 = number("SOAK_MINUTES").expect("SOAK_MINUTES says how long");
     let seed = number("SOAK_SEED").unwrap_or_else(rand::random);
     let length = Duration::from_secs_f64(60.0 * minutes);
-    run(length, Duration::from_secs(25), befalls::ALL, seed);
+    run(length, Duration::from_secs(25), phase::FAULTS, seed);
 }
 
 #[test]

@@ -13,7 +13,6 @@ use support::errors::panic_text;
 use support::tally::{Count, Tally};
 use support::{child, keyspace};
 
-use super::befalls::{self, REPLACED};
 use super::kept::{Kept, LONGEST, SETS};
 use super::load::Rest;
 use super::memory::{LONG, Series, resident};
@@ -21,6 +20,53 @@ use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
+
+/// All of the table but four: what is kept on disk, as here nothing is, and other policies of an outage.
+pub(crate) const FAULTS: &[&str] = &[
+    "connections cut",
+    "replies cut off",
+    "nothing passes for a while",
+    "nothing passes to one of three",
+    "half-open connections, until TCP gives up",
+    "connections refused",
+    "connections reset when made",
+    "200 ms each way",
+    "SIGSTOP, SIGCONT",
+    "CLIENT KILL",
+    "CLIENT PAUSE",
+    "SCRIPT FLUSH",
+    "BUSY",
+    "OOM",
+    "one of three stopped",
+    REPLACED,
+    "FLUSHALL",
+    "kill -9, back empty",
+    "DEL",
+    "eviction",
+    DEMOTED,
+    PROMOTED,
+];
+
+/// It puts a new process in the place of the first.
+const REPLACED: &str = "one of three killed";
+
+const DEMOTED: &str = "READONLY";
+const PROMOTED: &str = "promoted replica";
+
+/// Makes all as it was before, once the fault is put right.
+fn afterwards(name: &str, stage: &mut Stage) {
+    if name == PROMOTED {
+        // The other way round, from then on.
+        stage.servers.swap(0, 1);
+        stage.servers[1].restart();
+    }
+    if name == PROMOTED || name == DEMOTED {
+        stage.replicate(1, 0);
+    }
+    for thread in stage.beside.drain(..) {
+        thread.join().expect("no panic beside the load");
+    }
+}
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
@@ -88,7 +134,7 @@ impl Phases {
         self.note("... it is put right");
         (fault.heal)(&mut self.stage);
         self.note("... that is done");
-        befalls::afterwards(name, &mut self.stage);
+        afterwards(name, &mut self.stage);
         let load = self.load();
         for process in self.stage.processes.iter_mut().flatten() {
             // A process waits for a line only for a minute, and a new one for its load.

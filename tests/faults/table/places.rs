@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tower_throttle::Lost::{self, Abort, Continue};
 
-use super::deployments::{CLUSTER, SENTINELS};
 use super::network::PARTITIONED;
-use super::recovery::be_strict;
 use super::server::{BACK_EMPTY, PROMOTED};
-use super::{memory, outage, process, server};
+use super::{
+    CLUSTER, LOCAL, PROCESS_KILLED, PROCESS_STOPPED, SENTINELS, be_strict, memory, server,
+};
 use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
 use crate::stage::PROCESSES;
@@ -76,19 +76,19 @@ pub(crate) const ALL: &[Places] = &[
     ),
     row(
         "one of three killed",
-        longer(process::KILLED),
+        longer(PROCESS_KILLED),
         LONG,
         Continue,
         LIMIT,
     ),
     row(
         "one of three stopped",
-        longer(process::STOPPED),
+        longer(PROCESS_STOPPED),
         LONG,
         Continue,
         LIMIT + CALLERS,
     ),
-    row("Outage::Local", outage::LOCAL, LONG, Continue, SHARES),
+    row("Outage::Local", LOCAL, LONG, Continue, SHARES),
     row("sentinel failover", SENTINELS, LONG, Continue, 2 * LIMIT),
     row(
         "cluster failover, strict, Lost::Abort",

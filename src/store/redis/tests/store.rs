@@ -112,25 +112,10 @@ async fn a_script_leaves_keys_for_later_after_many_announcements() {
 
 #[tokio::test]
 async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
-    let bus = support::ports::spare_port().to_string();
-    let server = RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
-    server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    let is_ok = || {
-        server
-            .command::<String>(&["CLUSTER", "INFO"])
-            .contains("cluster_state:ok")
-    };
-    while !is_ok() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let server = support::keyspace::start_cluster().await;
     let store = store(&server, true);
-    let calls = (0..20).map(|nth| {
-        Call::new(
-            &Key::new(format!("key-{nth}")),
-            &policy("1/m"),
-            &take(1, 1, 1),
-        )
-    });
+    let (policy, take) = (policy("1/m"), take(1, 1, 1));
+    let calls = (0..20).map(|nth| Call::new(&Key::new(format!("key-{nth}")), &policy, &take));
     for answer in store.call(calls.collect()).await.unwrap().answers {
         assert_eq!(granted(&answer.unwrap()), 1);
     }
