@@ -75,7 +75,7 @@ impl From<Priority> for Rank {
 /// While requests of several shares wait for the same key and with the same [`Priority`], in all processes, capacity is
 /// divided among the shares in proportion to their weights. A share without waiting requests leaves its part to the others,
 /// and gets no more than its part when it returns. Requests of one share depart by arrival. Requests without a share
-/// belong to one of weight 1. Costs count: in several units, their sum. A correction counts as far as the quotas return it.
+/// belong to one of weight 1. Costs count, and so do their corrections: in several units, their sum.
 ///
 /// [`Acquire::share`](crate::Acquire::share) sets it. If requests of one name have different weights, the weight of the
 /// latest one counts. Clones are cheap.

@@ -479,6 +479,14 @@ pub struct Taken {
     pub next: Option<NextProcesses>,
 }
 
+impl Taken {
+    /// How many of the requests may depart.
+    pub(crate) fn granted(&self) -> u64 {
+        let granted = self.grants.iter().map(|grant| u64::from(grant.requests));
+        granted.sum()
+    }
+}
+
 /// The answer to one request that departs at once or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -86,8 +86,6 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
-    /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
-    departing: AtomicUsize,
     telemetry: StoreTelemetry,
 }
 
@@ -109,6 +107,8 @@ struct Schedule {
     tasks: Vec<runtime::Id>,
     /// When the first task has run last and had anything to do.
     beat: Option<Instant>,
+    /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
+    departing: usize,
 }
 
 /// Something sent to the store.
@@ -137,8 +137,7 @@ impl Sent {
     /// The cost of the first request that was not granted, and its expected departure on the store's clock.
     fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
         let demand = &self.demand;
-        let granted = taken.grants.iter().map(|grant| u64::from(grant.requests));
-        let granted = demand.units_of(granted.sum());
+        let granted = demand.units_of(taken.granted());
         let (point, cost) = demand.points_from(granted).next()?;
         let is_next = point.units == granted + cost;
         Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
@@ -219,7 +218,6 @@ impl Dispatcher {
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
-            departing: AtomicUsize::new(0),
             telemetry: StoreTelemetry::new(label),
         });
         let weak = Arc::downgrade(&this);
@@ -677,15 +675,8 @@ impl Dispatcher {
                 return;
             }
         };
-        let granted = |taken: &Taken| {
-            taken
-                .grants
-                .iter()
-                .map(|it| it.requests as usize)
-                .sum::<usize>()
-        };
-        let most = answered.answers.iter().flatten().map(granted).max();
-        self.departing.store(most.unwrap_or(0), Ordering::Relaxed);
+        let granted = answered.answers.iter().flatten().map(Taken::granted);
+        self.schedule.lock().departing = granted.max().unwrap_or(0) as usize;
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         let took = answered.received - answered.sent;
@@ -901,7 +892,7 @@ impl Task {
                     }
                     let _ = timeout_at(until, changed).await;
                     // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
-                    let departing = dispatcher.departing.load(Ordering::Relaxed);
+                    let departing = dispatcher.schedule.lock().departing;
                     for _ in 0..=(departing / NEIGHBOURS).min(MOST_GROUPS) {
                         yield_now().await;
                     }
