@@ -181,6 +181,7 @@ mod tests {
         let places = two.take_place();
         // Some are left, or the requests of this limiter may use them.
         assert!(apply(&one, &advice(1)).is_none());
+        drop(one);
         assert_eq!(left().await, 7);
         apply(&two, &advice(0)).unwrap().await.unwrap().unwrap();
         assert_eq!(left().await, 0);
