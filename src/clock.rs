@@ -181,7 +181,7 @@ impl Offset {
 
     /// Widens the range by what the clocks may have drifted apart since then.
     fn aged(self, then: Instant, now: Instant) -> Self {
-        let by = signed_nanos(now.saturating_duration_since(then)) / DRIFT + 1;
+        let by = (signed_nanos(now.saturating_duration_since(then)) + DRIFT - 1) / DRIFT;
         Self {
             least: self.least - by,
             most: self.most + by,
