@@ -298,10 +298,7 @@ impl Future for Acquire {
     type Output = Result<Permit, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(self.poll_permit(cx)) {
-            Ok(permit) => Ok(permit),
-            Err(cause) => Err(self.error(cause)),
-        })
+        self.poll_permit(cx, |permit| permit, |this, cause| Err(this.error(cause)))
     }
 }
 
@@ -314,50 +311,62 @@ impl Future for TryAcquire {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(self.0.poll_permit(cx)) {
-            Ok(permit) => Ok(Decision::Granted(permit)),
-            Err(Cause::TooLong { snapshot, .. }) => Ok(Decision::Limited(snapshot)),
-            Err(cause) => Err(self.0.error(cause)),
-        })
+        let refused = |this: &Acquire, cause| match cause {
+            Cause::TooLong { snapshot, .. } => Ok(Decision::Limited(snapshot)),
+            cause => Err(this.error(cause)),
+        };
+        self.0.poll_permit(cx, Decision::Granted, refused)
     }
 }
 
 impl Acquire {
-    /// Most requests depart at once: what these need is inlined, so that the permit is not moved from call to call.
+    /// Most requests depart at once: what these need is inlined, and makes the result in its place, as moving a permit takes
+    /// longer than the rest.
     #[inline(always)]
-    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
-        let Stage::Start(place) = self.stage else {
-            return self.poll_waiting(cx);
-        };
-        let now = Instant::now();
-        let Target { handle, key } = self.target();
-        let current = handle.load();
-        let span = current.telemetry.begin(key, self.cost.requests());
-        let entered = span.enter();
-        let waited = place.map_or(Duration::ZERO, |place| now - place.arrival);
-        let place = place.unwrap_or_else(|| Position::new(now));
-        let cost = match self.cost_under(&current.policy, None) {
-            Ok(cost) => cost,
-            Err(cause) => return Poll::Ready(Err(self.fail(&current, span, cause, waited))),
-        };
-        let at_once = handle.depart_at_once(&current, key, (cost, &self.rank), place, now);
-        if let Some(Ok(granted)) = at_once {
-            return Poll::Ready(Ok(self.depart(&current, span, granted, waited)));
-        }
-        let refused = at_once.and_then(Result::err);
-        match self.join(&current, (cost, refused), place, now) {
-            Ok(waiting) => {
-                (current.telemetry).waiting(self.key(), self.rank.priority, 1.0);
-                self.stage = Stage::Waiting(waiting, Arc::clone(&current));
-                drop(entered);
-                self.span = span;
-                self.poll_waiting(cx)
+    fn poll_permit<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        granted: impl FnOnce(Permit) -> T,
+        refused: impl FnOnce(&Self, Cause) -> Result<T, Error>,
+    ) -> Poll<Result<T, Error>> {
+        if let Stage::Start(place) = self.stage {
+            let now = Instant::now();
+            let Target { handle, key } = self.target();
+            let current = handle.load();
+            let span = current.telemetry.begin(key, self.cost.requests());
+            let entered = span.enter();
+            let waited = place.map_or(Duration::ZERO, |place| now - place.arrival);
+            let place = place.unwrap_or_else(|| Position::new(now));
+            let cost = match self.cost_under(&current.policy, None) {
+                Ok(cost) => cost,
+                Err(cause) => {
+                    self.fail(&current, span, &cause, waited);
+                    return Poll::Ready(refused(self, cause));
+                }
+            };
+            let at_once = handle.depart_at_once(&current, key, (cost, &self.rank), place, now);
+            if let Some(Ok(it)) = at_once {
+                return Poll::Ready(Ok(granted(self.depart(&current, span, it, waited))));
             }
-            Err(refusal) => {
-                let cause = self.cause(&current.policy, refusal, now, waited);
-                Poll::Ready(Err(self.fail(&current, span, cause, waited)))
+            let standing = at_once.and_then(Result::err);
+            match self.join(&current, (cost, standing), place, now) {
+                Ok(waiting) => {
+                    (current.telemetry).waiting(self.key(), self.rank.priority, 1.0);
+                    self.stage = Stage::Waiting(waiting, Arc::clone(&current));
+                    drop(entered);
+                    self.span = span;
+                }
+                Err(refusal) => {
+                    let cause = self.cause(&current.policy, refusal, now, waited);
+                    self.fail(&current, span, &cause, waited);
+                    return Poll::Ready(refused(self, cause));
+                }
             }
         }
+        Poll::Ready(match ready!(self.poll_waiting(cx)) {
+            Ok(permit) => Ok(granted(permit)),
+            Err(cause) => refused(self, cause),
+        })
     }
 
     /// Polls a request that has joined the queue.
@@ -378,7 +387,8 @@ impl Acquire {
             Ok(granted) => Ok(self.depart(&current, span, granted, waited)),
             Err(refusal) => {
                 let cause = self.cause(&current.policy, refusal, now, waited);
-                Err(self.fail(&current, span, cause, waited))
+                self.fail(&current, span, &cause, waited);
+                Err(cause)
             }
         })
     }
@@ -491,13 +501,10 @@ impl Acquire {
         }
     }
 
-    fn fail(&mut self, current: &Current, span: Span, cause: Cause, waited: Duration) -> Cause {
+    fn fail(&mut self, current: &Current, span: Span, cause: &Cause, waited: Duration) {
         self.stage = Stage::Done;
         let request = (self.key(), &Costs::default(), &self.rank);
-        current
-            .telemetry
-            .ended(span, request, cause.outcome(), waited);
-        cause
+        (current.telemetry).ended(span, request, cause.outcome(), waited);
     }
 
     #[cold]

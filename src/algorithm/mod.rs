@@ -182,6 +182,27 @@ impl Counter {
         self.unit().number.into()
     }
 
+    /// Forgets what no longer counts, and returns when a request may depart, if it costs anything here.
+    #[inline(always)]
+    fn earliest_now(&mut self, cost: &Costs, terms: &Terms) -> u64 {
+        counted!(self, it => {
+            it.drop_expired(terms.now);
+            match cost.0[usize::from(it.unit.number)] {
+                0 => terms.now,
+                cost => it.earliest(terms.now, 0, cost.into(), terms),
+            }
+        })
+    }
+
+    /// Records a departure now, if it costs anything here.
+    #[inline(always)]
+    fn take_now(&mut self, cost: &Costs, terms: &Terms) {
+        counted!(self, it => match cost.0[usize::from(it.unit.number)] {
+            0 => {}
+            cost => it.take(terms.now, terms.recorded(terms.now), cost),
+        });
+    }
+
     /// The number of its unit, how many units may depart now, and when all are available again.
     #[inline(always)]
     fn left(&self, terms: &Terms) -> (usize, u64, u64) {
@@ -793,9 +814,11 @@ impl State {
     /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
     /// recovery, in a third of the time. `None` if other processes have called.
     pub(crate) fn try_one(&mut self, hold: u64, cost: Costs, now: u64) -> Option<Attempt> {
-        self.drop_expired(now);
-        if !self.announced.is_empty() {
-            return None;
+        if !self.announced.is_empty() || !self.former.is_empty() {
+            self.drop_expired(now);
+            if !self.announced.is_empty() {
+                return None;
+            }
         }
         let terms = Terms {
             now,
@@ -803,10 +826,16 @@ impl State {
             hold,
             horizon: 0,
         };
-        let earliest = self.search(&terms, now, Units::default(), cost.into());
+        let counters = self.counters.iter_mut();
+        let mut earliest = counters.fold(now, |at, it| at.max(it.earliest_now(&cost, &terms)));
+        if earliest > now || self.hold.is_some() || self.life.is_some() {
+            earliest = self.earliest(&terms, now, Units::default(), cost.into());
+        }
         let recorded = (earliest == now).then(|| terms.recorded(now));
-        if let Some(recorded) = recorded {
-            self.record(now, recorded, cost);
+        if recorded.is_some() {
+            let counters = self.counters.iter_mut();
+            counters.for_each(|it| it.take_now(&cost, &terms));
+            self.allow(now, cost);
         }
         let (remaining, reset) = self.left(&terms);
         Some(Attempt {
@@ -1058,12 +1087,6 @@ impl State {
 
     /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
     pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
-        self.search(terms, from, ahead, cost)
-    }
-
-    /// Does the work of [`earliest`](Self::earliest). It is inlined where no requests are ahead.
-    #[inline(always)]
-    fn search(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
         let mut at = from.max(self.held_until());
         for _ in 0..MOST_ROUNDS {
             let mut next = at;
@@ -1117,7 +1140,6 @@ impl State {
         fits
     }
 
-    #[inline(always)]
     fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         for counter in &mut self.counters {
             let units = units.0[counter.nth()];
@@ -1125,6 +1147,11 @@ impl State {
                 counter.take(at, recorded, units);
             }
         }
+        self.allow(at, units);
+    }
+
+    /// Takes a departure from what an upstream allows.
+    fn allow(&mut self, at: u64, units: Costs) {
         if let Some(hold) = &mut self.hold {
             for (nth, units) in units.each() {
                 let (allowed, until) = &mut hold.allowed[nth];

@@ -122,7 +122,14 @@ impl Algorithm for Window {
     fn take(&mut self, _at: u64, recorded: u64, units: u32) {
         let recorded = self.round(recorded);
         self.used += u64::from(units);
-        let place = self.log.partition_point(|entry| entry.recorded < recorded);
+        // Most departures are recorded last.
+        let place = match self.log.back() {
+            Some(last) if recorded < last.recorded => {
+                self.log.partition_point(|entry| entry.recorded < recorded)
+            }
+            Some(last) if recorded == last.recorded => self.log.len() - 1,
+            _ => self.log.len(),
+        };
         if self.log.len() < MOST_ENTRIES {
             match self.log.get_mut(place) {
                 Some(entry) if entry.recorded == recorded => entry.units += units,
