@@ -41,8 +41,9 @@ use std::time::Duration;
 ///
 /// # Times of a test
 ///
-/// It is collected from durations; or from instants, tokio's too, where the first of them is the origin. Where time is paused, note tokio's, and the history is exact. Of a server on a socket, note the
-/// host's when a request arrives, and leave a [buffer](crate::LimiterBuilder::buffer) for the way there:
+/// It is collected from durations, or from instants, tokio's too; the first instant is the origin. If time is paused, take
+/// tokio's instants, and the history is exact. A server on a socket takes the host's when a request arrives. Leave a
+/// [buffer](crate::LimiterBuilder::buffer) for the way there:
 ///
 /// ```no_run
 /// use std::sync::{Arc, Mutex};
