@@ -7,9 +7,13 @@ use crate::feedback::lines::Lines;
 use crate::feedback::number::{count, seconds};
 use crate::quota::REQUESTS;
 
-/// The families of fields: `-remaining` has the requests that remain, `-reset-after` the time until the reset, and `-reset`
-/// its moment. The size of the quota, `-limit`, does not matter here.
-const FAMILIES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
+/// The requests that remain, by families of fields. In place of `remaining`, `reset-after` is the time until the reset, and
+/// `reset` its moment. The size of the quota, `limit`, does not matter here.
+const REMAINING: [&str; 3] = [
+    "ratelimit-remaining",
+    "x-ratelimit-remaining",
+    "x-rate-limit-remaining",
+];
 
 /// The units in names of headers. A period may follow, such as `tokens-minute`.
 const UNITS: [&str; 4] = [REQUESTS, "tokens", "input-tokens", "output-tokens"];
@@ -17,15 +21,14 @@ const PERIODS: [&str; 5] = ["", "-second", "-minute", "-hour", "-day"];
 
 /// The limit of the first family that states one.
 pub(super) fn read(lines: &Lines<'_>) -> Option<Limit> {
-    FAMILIES.iter().find_map(|family| {
-        let name = |field| format!("{family}-{field}");
-        let remaining = name("remaining");
-        if !lines.headers.contains_key(&remaining) {
+    REMAINING.iter().find_map(|remaining| {
+        if !lines.headers.contains_key(*remaining) {
             return None;
         }
+        let name = |field| remaining.replace("remaining", field);
         let after = lines.values(&name("reset-after"), seconds);
         let after = after.into_iter().max();
-        limit(lines, REQUESTS, &remaining, &name("reset"), after)
+        limit(lines, REQUESTS, remaining, &name("reset"), after)
     })
 }
 
