@@ -30,7 +30,7 @@
 //! | costs | cost of each request in each unit (4), number of points that follow (1): those between the first and the last, which the demand tells, or if the costs differ, all if there are at least two; each point: arrival (7), sums |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
-//! | holder | process (7), end of its lease (7), units that it holds (4) |
+//! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
 //!
 //! Times are microseconds since 1970. The key does not expire before its expiry in the head.
 
@@ -80,7 +80,7 @@ const TAG: [usize; 3] = [7, 2, 8];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
 const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
 const HOLDERS: [usize; 1] = [2];
-const HOLDER: [usize; 3] = [7, 7, 4];
+const HOLDER: [usize; 4] = [7, 7, 7, 4];
 const ANNOUNCEMENT: [usize; 3] = [7, 7, 2];
 /// An entry of a log.
 const RECORDED: [usize; 2] = [7, 4];
@@ -345,7 +345,7 @@ impl State {
             match counter {
                 Counter::Window(log) if !log.has_ring => encode_log(&mut out, log),
                 Counter::Concurrent(it) => it.holders.iter().for_each(|it| {
-                    out.put(HOLDER, [it.process, it.until, it.units.into()]);
+                    out.put(HOLDER, [it.process, it.until, it.number, it.units.into()]);
                 }),
                 _ => {}
             }
@@ -509,11 +509,12 @@ impl Log {
     }
 }
 
-impl From<[u64; 3]> for Holder {
-    fn from([process, until, units]: [u64; 3]) -> Self {
+impl From<[u64; 4]> for Holder {
+    fn from([process, until, number, units]: [u64; 4]) -> Self {
         Self {
             process,
             until,
+            number,
             units: units as u32,
         }
     }

@@ -3,7 +3,7 @@ local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, lease = unpack('<I4I7', head, @terms + 1)
-  local list, count, used, own, is_here
+  local list, count, used, own, own_number, is_here
   -- The entries of the other processes, and the first and the last end of their leases.
   local entries, first_end, last_end
 
@@ -12,22 +12,24 @@ do
     if raw ~= '' and not shape then
       if byte(raw, @value) == @kind then count = unpack('<I2', raw, @value + 12) else shape = true end
     end
-    list, logs = logs, logs + count * 18
+    list, logs = logs, logs + count * 25
   end
 
-  -- Forgets places whose leases have ended, and takes over what this process holds. To be called first.
-  function places.report(held)
+  -- Forgets places whose leases have ended, and takes over what this process holds. Returns true if a later call of it has
+  -- arrived already. To be called first.
+  function places.report(number, held)
     list = list + #tail - logs + 1
     local before, processes = 0, {}
-    places.reclaimed, places.released, places.holders = 0, 0, 0
+    places.reclaimed, places.released, places.holders, own_number = 0, 0, 0, number
     for i = 0, count - 1 do
-      local who, ends, units = unpack('<I7I7I4', tail, list + i * 18)
+      local who, ends, called, units = unpack('<I7I7I7I4', tail, list + i * 25)
       if ends <= now then
         places.reclaimed = places.reclaimed + units
       elseif who == process and operation < 2 then
+        if number ~= 0 and called >= number then return true end
         before = units
       else
-        entries[#entries + 1] = sub(tail, list + i * 18, list + i * 18 + 17)
+        entries[#entries + 1] = sub(tail, list + i * 25, list + i * 25 + 24)
         used = used + units
         if not first_end or ends < first_end then first_end = ends end
         if ends > last_end then last_end = ends end
@@ -85,7 +87,7 @@ do
   function clear$() end
 
   function write$()
-    if own > 0 then entries[#entries + 1] = pack('<I7I7I4', process, now + lease, own) end
+    if own > 0 then entries[#entries + 1] = pack('<I7I7I7I4', process, now + lease, own_number, own) end
     return pack('<c12I2', prefix, #entries), concat(entries)
   end
 end

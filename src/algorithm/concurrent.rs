@@ -23,6 +23,8 @@ pub(crate) struct Holder {
     pub(super) process: u64,
     /// When its lease ends.
     pub(super) until: u64,
+    /// The number of its last call.
+    pub(super) number: u64,
     pub(super) units: u32,
 }
 
@@ -62,13 +64,20 @@ impl Concurrent {
         self.holders.iter().map(|it| u64::from(it.units)).sum()
     }
 
+    /// Returns true if a call with this number is older than the last one of the process.
+    pub(super) fn is_outdated(&self, process: u64, number: u64) -> bool {
+        let mut holders = self.holders.iter();
+        number != 0 && holders.any(|it| it.process == process && it.number >= number)
+    }
+
     /// A process holds so many units at this call. Returns how many fewer that are than before.
-    pub(super) fn report(&mut self, process: u64, units: u32, now: u64) -> u32 {
+    pub(super) fn report(&mut self, process: u64, number: u64, units: u32, now: u64) -> u32 {
         let place = self.holders.iter().position(|it| it.process == process);
         let before = place.map_or(0, |place| self.holders.remove(place).units);
         self.holders.push(Holder {
             process,
             until: now + self.lease,
+            number,
             units,
         });
         before.saturating_sub(units)

@@ -694,6 +694,13 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
+        let is_outdated = |it: &Concurrent| it.is_outdated(take.process, take.number);
+        if self.places().is_some_and(is_outdated) {
+            return Taken {
+                is_outdated: true,
+                ..Taken::default()
+            };
+        }
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
         let mut idle = None;
@@ -724,7 +731,9 @@ impl State {
         let settlements = corrections.settlements.iter();
         settlements.for_each(|it| self.settle(it));
         let places = self.places_mut();
-        let released = places.map_or(0, |it| it.report(take.process, take.holding.units, now));
+        let released = places.map_or(0, |it| {
+            it.report(take.process, take.number, take.holding.units, now)
+        });
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
@@ -767,9 +776,8 @@ impl State {
             taken.next = Some(next.unwrap_or_default());
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
-        // An earlier call that arrives late must not change places, or take departures for requests that are gone.
-        let is_settled = self.places().is_none() && corrections.lost == 0;
-        let may_be_late = take.number != 0 && !is_settled;
+        // An earlier call that arrives late must not take places again, or departures for requests that are gone.
+        let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
         if can_be_lost || may_be_late || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,

@@ -242,7 +242,10 @@ was_lost = was_lost or operation == 6
 if was_lost or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
-places.report(operation < 3 and unpack('<I4', arg, #arg - 3)) --places
+if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
+  answers[nth] = '\1' --places
+  break --places
+end --places
 opens = paused > quarantined and paused or quarantined
 
 -- The points of this demand: arrival and sums in turn. The last of the sums is that of all units together.
@@ -550,9 +553,9 @@ if operation < 3 then
     if next_call < now + 2000 then next_call = now + 2000 end
   end
   local is_kept = described > 0 or marks ~= ''
-  -- An earlier call that arrives late must not change places, or take departures for requests that are gone.
+  -- An earlier call that arrives late must not take places again, or departures for requests that are gone.
   if number ~= 0 and lost ~= 0 then is_kept = true end
-  if number ~= 0 then is_kept = true end --places
+  if number ~= 0 and places.released > 0 then is_kept = true end --places
   if is_kept then
     local late, text = 2 * round_trip, ''
     -- Its points, or if its requests have one cost, those between the first and the last.
