@@ -340,7 +340,7 @@ impl StoreTelemetry {
 #[cfg(feature = "tower")]
 pub(crate) fn malformed(header: &str) {
     event!(
-        DEBUG,
+        WARN,
         header,
         "a response states a limit in a malformed header, which is ignored"
     );

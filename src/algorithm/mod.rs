@@ -136,6 +136,7 @@ macro_rules! counted {
 
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// A tag of its own makes each match cheaper than one in the capacity of a log.
 #[repr(u8)]
 pub(crate) enum Counter {
     Window(Window),
@@ -703,6 +704,7 @@ impl State {
         }
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
+        // What this process left by a call without waiting requests.
         let mut idle = None;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {

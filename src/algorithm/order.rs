@@ -86,6 +86,7 @@ struct Rival {
 /// Which requests count as ahead.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Ahead {
+    /// All that arrived earlier.
     All,
     /// The requests that cannot be overtaken until then; see [`TOLERANCE`].
     Until(u64),

@@ -12,13 +12,16 @@ if operation < 2 and special == 0 and names == '' and not has_share then
   --@terms
   local late = 2 * round_trip
   local deadline = now + (late > 20000 and late or 20000)
+  -- The announcements so far. Other commands wait while this script runs.
+  local seen = 0
   for nth = 1, #ARGV - 1 do repeat
-    if work > 1000 then break end
+    if seen > 4000 then break end
     local arg, key = ARGV[nth + 1], KEYS[nth]
     local raw = redis.pcall('GET', key) or '' --whole
     local raw = redis.pcall('GETRANGE', key, '0', '@last') --ring
     if raw == '' then break end --ring
-    -- Calls of a batch often differ in the arrival alone. It does not matter here.
+    -- Calls of a batch often differ in the arrival alone, which does not matter here. A call of this length has one request,
+    -- and its units are the cost.
     local is_fresh = raw == '' and #arg == 35 --whole
     if is_fresh and sub(arg, 1, 21) == fresh_call then --whole
       call('SET', key, fresh_value, 'PX', fresh_life) --whole
@@ -38,7 +41,7 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       front, announced, expires, size, @read = unpack('<c5I2I7I4@formats', raw) --ring
       if front ~= 'tt\1\@flags\@quotas' or @differs then break end
     end
-    work = work + announced
+    seen = seen + announced
     local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
     --@load
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring

@@ -57,7 +57,8 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
--- The announcements of all keys so far. Other commands wait while this script runs.
+-- `work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys beyond
+-- a number of them to another call. It always serves one key.
 local answers, work = {}, 0
 --@plain
 --@algorithms
@@ -97,7 +98,7 @@ end
 
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
-if work > 1000 then
+if work > 2000 then
   answers[nth] = '\5'
   break
 end

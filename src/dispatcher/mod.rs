@@ -1,4 +1,4 @@
-//! The one task of a limiter that calls the store: [`Dispatcher`].
+//! The task of a limiter that calls the store: [`Dispatcher`].
 //!
 //! A queue names the time of its next call. The task sends the calls that are due in batches, one for each shard of
 //! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. The first one
@@ -62,8 +62,8 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 /// A longer wait without a bound may surprise the user.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
-/// The most groups of departing requests for which a call waits, as each takes a moment.
-const MOST_GROUPS: usize = 8;
+/// A call waits for departing requests, whose callers may ask again, for about so long.
+const LONGEST_GATHER: Duration = Duration::from_micros(100);
 
 /// A shard that has not replied for so long is out.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
@@ -369,7 +369,7 @@ impl Dispatcher {
                 return Next::Watch;
             }
             schedule.tasks.retain(|&task| task != runtime);
-            schedule.tasks[0] = runtime;
+            schedule.tasks.insert(0, runtime);
             orphans = std::mem::take(&mut schedule.flights);
         }
         if !is_idle {
@@ -892,8 +892,13 @@ impl Task {
                     }
                     let _ = timeout_at(until, changed).await;
                     // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
-                    let departing = dispatcher.schedule.lock().departing;
-                    for _ in 0..=(departing / NEIGHBOURS).min(MOST_GROUPS) {
+                    yield_now().await;
+                    let departing = std::mem::take(&mut dispatcher.schedule.lock().departing);
+                    let latest = Instant::now() + LONGEST_GATHER;
+                    for _ in 0..departing / NEIGHBOURS {
+                        if Instant::now() > latest {
+                            break;
+                        }
                         yield_now().await;
                     }
                 }

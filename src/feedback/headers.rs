@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
@@ -86,11 +88,11 @@ use crate::quota::REQUESTS;
 ///
 /// # Values that cannot be trusted
 ///
-/// Whatever is malformed is ignored, with an event, and so is a `RateLimit` that is malformed in any part, as the draft
-/// demands. A number with too many digits is the largest. If one of the other headers has several values, in
+/// Each malformed header is ignored, and the first one is an event. A `RateLimit` that is malformed in any part is ignored
+/// whole, as the draft demands. A number with too many digits is the largest, unless it has a time unit. If one of the other headers has several values, in
 /// one line or in many, the longest wait and the smallest remainder count.
 ///
-/// An upstream, or whoever can alter its responses, can make all wait for the
+/// An upstream, or a proxy that alters its responses, can make all requests wait for the
 /// [longest pause](Self::longest_pause), again and again. For an upstream that you do not trust, make it
 /// short.
 ///
@@ -104,6 +106,8 @@ use crate::quota::REQUESTS;
 pub struct Headers {
     longest_pause: Duration,
     unstated_pause: Duration,
+    /// Whether a malformed header was reported before, by a clone, too.
+    is_warned: Arc<AtomicBool>,
 }
 
 impl Headers {
@@ -112,6 +116,7 @@ impl Headers {
         Self {
             longest_pause: Duration::from_secs(3600),
             unstated_pause: Duration::from_secs(1),
+            is_warned: Arc::default(),
         }
     }
 
@@ -153,7 +158,7 @@ impl Headers {
     }
 
     fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
-        let lines = &Lines::new(headers, local);
+        let lines = &Lines::new(headers, local, &self.is_warned);
         let is_stored = !lines.age().is_zero();
         let mut limits = match is_stored {
             true => vec![],

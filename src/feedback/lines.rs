@@ -1,12 +1,14 @@
 //! The headers of a response, which may be malformed, and the time at its origin: [`Lines`].
 
 use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use http::header::{AGE, DATE};
 
 use super::number::seconds;
+use crate::quota::parse_duration;
 use crate::telemetry;
 
 /// From here on a number is a time of the Unix clock, in seconds. As a time it is one of the year 2001;
@@ -28,15 +30,22 @@ pub(super) const MOST_VALUES: usize = 64;
 pub(super) struct Lines<'a> {
     pub(super) headers: &'a HeaderMap,
     local: SystemTime,
+    /// Whether a malformed header was reported before.
+    is_warned: &'a AtomicBool,
     /// The time at the origin, once it is needed: a response may name many moments.
     now: OnceCell<Duration>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(headers: &'a HeaderMap, local: SystemTime) -> Self {
+    pub(super) fn new(
+        headers: &'a HeaderMap,
+        local: SystemTime,
+        is_warned: &'a AtomicBool,
+    ) -> Self {
         Self {
             headers,
             local,
+            is_warned,
             now: OnceCell::new(),
         }
     }
@@ -54,11 +63,18 @@ impl<'a> Lines<'a> {
         let lines = lines.filter_map(|line| {
             let values = line.to_str().ok().and_then(values);
             if values.is_none() {
-                telemetry::malformed(name);
+                self.malformed(name);
             }
             values
         });
         lines.flatten().collect()
+    }
+
+    /// A header is ignored, as it is malformed.
+    pub(super) fn malformed(&self, name: &str) {
+        if !self.is_warned.swap(true, Ordering::Relaxed) {
+            telemetry::malformed(name);
+        }
     }
 
     /// The time until an HTTP date of any of the three formats.
@@ -77,7 +93,7 @@ impl<'a> Lines<'a> {
     pub(super) fn until_reset(&self, text: &str) -> Option<Duration> {
         let Some(number) = seconds(text) else {
             let dated = || self.until_date(text).or_else(|| self.until_utc(text));
-            return humantime::parse_duration(text).ok().or_else(dated);
+            return parse_duration(text).ok().or_else(dated);
         };
         let unix = match number.as_secs() {
             ..UNIX_SECONDS => return Some(number),

@@ -145,6 +145,15 @@ fn option(word: &str) -> Option<(bool, &str)> {
     (is_unit || name.eq_ignore_ascii_case("default_cost")).then_some((is_unit, value))
 }
 
+/// Reads a duration with units. Long texts and numbers are refused, as `humantime` panics where their sum overflows.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    if text.len() > 64 || numbers.any(|number| number.len() > 9) {
+        return Err("a number is too long".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
 /// A unit alone, or counts with units.
 fn parse_window(text: &str) -> Result<Duration, String> {
     let counts = text.to_lowercase().replace('_', "");
@@ -158,7 +167,7 @@ fn parse_window(text: &str) -> Result<Duration, String> {
     let is_ambiguous = text
         .split(|c: char| !c.is_alphabetic())
         .any(|unit| unit == "M");
-    let window = humantime::parse_duration(&counts).ok();
+    let window = parse_duration(&counts).ok();
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
     let window = window.filter(|_| text.chars().all(is_plain) && !is_ambiguous);
     window.ok_or_else(|| unexpected(text, WINDOW))

@@ -12,7 +12,7 @@ use super::error::RulesError;
 use super::rule::{Given, Parsed, Rule, Values};
 use super::table::Rules;
 use crate::error::BuildError;
-use crate::quota::Quota;
+use crate::quota::{Quota, parse_duration};
 
 impl Rules {
     /// Reads rules from a deserializer, such as that of TOML, YAML or JSON.
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Parsed<Quota> {
 impl<'de> Deserialize<'de> for Parsed<Duration> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(Self(humantime::parse_duration(&text).map_err(|error| {
+        Ok(Self(parse_duration(&text).map_err(|error| {
             format!("{text:?} is not a time, such as \"30s\" or \"1m 30s\": {error}")
         })))
     }

@@ -159,7 +159,7 @@ impl Rule {
     }
 
     /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
-    /// a header several times, one of them suffices.
+    /// a header several times, one of them suffices. A condition on the same header replaces an earlier one.
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.wants(name.into(), Wanted::Value(value.into()))
     }

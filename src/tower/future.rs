@@ -75,7 +75,10 @@ pin_project! {
     impl<S: Service<Q>, Q, L> PinnedDrop for ResponseFuture<S, Q, L> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let Stage::Waiting { .. } = &*this.stage {
+            // The service has the request, even if its call has panicked.
+            if let StageProjection::Waiting { waiting } = this.stage.project()
+                && waiting.request.is_some()
+            {
                 give_back(this.departed);
             }
         }

@@ -80,7 +80,7 @@ pub struct ThrottleLayer<K = ByRules, D = Outbound> {
 pub struct Outbound<R = InExtensions, F = Headers> {
     report: R,
     pub(super) feedback: F,
-    refunds_unsent: bool,
+    pub(super) refunds_unsent: bool,
 }
 
 impl ThrottleLayer {
@@ -371,8 +371,11 @@ where
 
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> BoxError {
         let error = error.into();
-        if let Some(Ok(permit)) = departed {
-            self.direction.refund(permit, &*error);
+        if let Some(Ok(permit)) = departed
+            && self.direction.refunds_unsent
+            && was_not_sent(&*error)
+        {
+            permit.forfeit();
         }
         error
     }
@@ -394,13 +397,6 @@ impl<R, F> Outbound<R, F> {
         }
         self.report.report(Departure::from(permit), response);
         feedback::apply(permit, advice)
-    }
-
-    /// Gives the departure of a request back that failed, if nothing was sent.
-    pub(super) fn refund(&self, permit: Permit, error: &(dyn StdError + 'static)) {
-        if self.refunds_unsent && was_not_sent(error) {
-            permit.forfeit();
-        }
     }
 }
 

@@ -132,7 +132,12 @@ where
         let mut response = match answered.await.map_err(refused)? {
             Ok(response) => response,
             Err(error) => {
-                self.direction.refund(permit, &error);
+                if let reqwest_middleware::Error::Reqwest(error) = &error
+                    && self.direction.refunds_unsent
+                    && error.is_connect()
+                {
+                    permit.forfeit();
+                }
                 return Err(error);
             }
         };

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Corrections, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
+    Concurrent, Corrections, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict,
+    Take, Window,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, judge};
@@ -196,4 +197,32 @@ fn former_quotas_are_forgotten_once_they_are_over() {
     }
     state.drop_expired(START + 60 * SECOND);
     assert_eq!(state.former, []);
+}
+
+#[test]
+fn a_call_that_arrives_late_does_not_free_places_that_are_in_use() {
+    let quotas = [Counter::Concurrent(Concurrent::new(20, 30 * SECOND))];
+    let mut state = State::new(&quotas);
+    let call = |process, number, requests: usize, lost| Take {
+        process,
+        number,
+        horizon: 100 * MILLI,
+        corrections: Corrections {
+            lost,
+            ..Corrections::default()
+        },
+        demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
+        ..Take::one(Mode::Wait, 1)
+    };
+    // The second call reports the first one as lost, and gets 15 places.
+    assert_eq!(state.take(0, &call(16, 2, 15, 1), START).granted(), 15);
+    for seconds in [1, 12, 25] {
+        let now = START + seconds * SECOND;
+        assert!(state.take(0, &call(16, 1, 1, 0), now).is_outdated);
+        let other = Take {
+            mode: Mode::Peek,
+            ..call(32, 3, 20, 0)
+        };
+        assert_eq!(state.take(0, &other, now).remaining.0[0], 5);
+    }
 }

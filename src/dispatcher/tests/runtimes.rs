@@ -175,3 +175,24 @@ fn no_request_is_forgotten_on_several_threads() {
         });
     });
 }
+
+#[test]
+fn runtimes_that_take_turns_have_one_task_each() {
+    returns(|| {
+        let store = Remote::new(Duration::from_millis(1));
+        let handle = process(&store, plan("1000/s"));
+        let runtimes = [new_runtime(), new_runtime()];
+        for round in 0..40 {
+            runtimes[round % 2].block_on(async {
+                depart(&handle, 1).await.unwrap();
+                pass(5).await;
+            });
+        }
+        let tasks = runtimes
+            .iter()
+            .map(|it| it.metrics().num_alive_tasks())
+            .sum::<usize>();
+        // Calls have tasks, too.
+        assert!(tasks <= 4, "{tasks}");
+    });
+}

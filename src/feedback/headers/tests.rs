@@ -284,6 +284,7 @@ fn the_limits_of_providers_of_language_models_are_read() {
         # Mistral.
         200 => x-ratelimit-limit-tokens-minute: 5000000 | x-ratelimit-remaining-tokens-minute: 4999911 | x-ratelimit-tokens-query-cost: 52 | x-ratelimit-remaining-req-minute: 717 => none
         # Headers of units that are not known, or malformed.
+        200 => x-ratelimit-remaining: 5 | x-ratelimit-reset: 18446744073709551615s1000ms => none
         200 => x-ratelimit-remaining-search: 0 | x-ratelimit-reset-search: 9 | x-ratelimit-remaining-tokens-: 0 | x-ratelimit-reset-tokens-: 9 => none
         200 => anthropic-ratelimit-tokens-remaining: few | anthropic-ratelimit-tokens-reset: 9 | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: soon => none
     "#;

@@ -11,7 +11,6 @@ use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser, key_ref};
 use super::Limit;
 use crate::feedback::lines::{Lines, MOST_VALUES};
 use crate::quota::{CONCURRENT, REQUESTS};
-use crate::telemetry;
 
 const RATE_LIMIT: &str = "ratelimit";
 const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
@@ -23,7 +22,7 @@ pub(super) fn read(lines: &Lines<'_>) -> Option<Vec<Limit>> {
     }
     let limits = parse(lines.headers);
     if limits.is_none() {
-        telemetry::malformed(RATE_LIMIT);
+        lines.malformed(RATE_LIMIT);
     }
     limits
 }

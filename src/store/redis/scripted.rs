@@ -176,14 +176,19 @@ fn answers(
             return Err(naming(&named.name)(error.clone()));
         }
         let (now, bytes) = read.as_mut().ok_or_else(strange)?;
-        let answer = wire::answer(bytes, named.call.policy.counters()).map_err(|_| strange())?;
+        let Ok(answer) = wire::answer(bytes, named.call.policy.counters()) else {
+            // It is unknown where the answers behind it begin.
+            read = None;
+            return Err(strange());
+        };
+        let now = *now;
         if named.is_strict() && origin.server != server {
             // The next call counts on the new server, and finds out what was lost.
             return Err(
                 StoreError::new("the call was answered by a new redis server").outcome_unknown(),
             );
         }
-        Ok((answer, Reading { now: *now, origin }))
+        Ok((answer, Reading { now, origin }))
     });
     each.collect()
 }
