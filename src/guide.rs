@@ -55,6 +55,7 @@ pub mod performance {}
 #[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/priorities.md")]
 pub mod priorities {}
+#[doc = include_str!("docs/links.md")]
 #[doc = include_str!("docs/protocol.md")]
 pub mod protocol {}
 #[cfg(feature = "redis")]

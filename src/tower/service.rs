@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{fmt, mem};
 
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::future::{Direction, ResponseFuture};
 use super::layer::ThrottleLayer;
+use crate::lock::Mutex;
 
 /// Delays or refuses the requests to a service; made by [`ThrottleLayer`] or
 /// [`InboundLayer`](super::inbound::InboundLayer).
@@ -80,7 +81,8 @@ impl<S, L: Clone> Layer<S> for SharedLayer<L> {
         Throttle {
             inner: Shared {
                 service: Arc::new(Mutex::new(inner)),
-                lock: Lock::Free,
+                turns: Arc::new(Semaphore::new(1)),
+                turn: Turn::None,
             },
             layer: Arc::new(self.0.clone()),
             is_shared: true,
@@ -94,33 +96,41 @@ impl<S, L: Clone> Layer<S> for SharedLayer<L> {
 /// concurrently. If a clone is dropped before the call, the service stays ready for the next one.
 pub struct Shared<S> {
     service: Arc<Mutex<S>>,
-    lock: Lock<S>,
+    /// The one turn to lock the service for longer than a moment. Waiting for it does not name the type of the service, which
+    /// a spawned task could not prove to be `Send` then.
+    turns: Arc<Semaphore>,
+    turn: Turn,
 }
 
-enum Lock<S> {
-    Free,
-    Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<S>> + Send + Sync>>),
-    Held(OwnedMutexGuard<S>),
+enum Turn {
+    None,
+    Waiting(
+        Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
+    ),
+    Held(OwnedSemaphorePermit),
 }
 
-impl<Q, S: Service<Q> + Send + 'static> Service<Q> for Shared<S> {
+impl<Q, S: Service<Q> + Send> Service<Q> for Shared<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
-            self.lock = match &mut self.lock {
-                Lock::Free => Lock::Waiting(Box::pin(self.service.clone().lock_owned())),
-                Lock::Waiting(locking) => Lock::Held(ready!(locking.as_mut().poll(cx))),
-                Lock::Held(service) => return service.poll_ready(cx),
+            self.turn = match &mut self.turn {
+                Turn::None => Turn::Waiting(Box::pin(self.turns.clone().acquire_owned())),
+                Turn::Waiting(turn) => {
+                    let turn = ready!(turn.as_mut().poll(cx));
+                    Turn::Held(turn.expect("the semaphore is never closed"))
+                }
+                Turn::Held(_) => return self.service.lock().poll_ready(cx),
             };
         }
     }
 
     fn call(&mut self, request: Q) -> S::Future {
-        match mem::replace(&mut self.lock, Lock::Free) {
-            Lock::Held(mut service) => service.call(request),
+        match mem::replace(&mut self.turn, Turn::None) {
+            Turn::Held(_turn) => self.service.lock().call(request),
             _ => panic!("called before it was ready"),
         }
     }
@@ -130,7 +140,8 @@ impl<S> Clone for Shared<S> {
     fn clone(&self) -> Self {
         Self {
             service: self.service.clone(),
-            lock: Lock::Free,
+            turns: self.turns.clone(),
+            turn: Turn::None,
         }
     }
 }
