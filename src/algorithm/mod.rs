@@ -704,7 +704,7 @@ impl State {
         }
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
-        // What this process left by a call without waiting requests.
+        // The announcement of this process, if it holds grants alone.
         let mut idle = None;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
