@@ -195,12 +195,12 @@ impl Counter {
         })
     }
 
-    /// Records a departure now, if it costs anything here.
+    /// Records departures, if they cost anything here.
     #[inline(always)]
-    fn take_now(&mut self, cost: &Costs, terms: &Terms) {
-        counted!(self, it => match cost.0[usize::from(it.unit.number)] {
+    fn record(&mut self, at: u64, recorded: u64, units: &Costs) {
+        counted!(self, it => match units.0[usize::from(it.unit.number)] {
             0 => {}
-            cost => it.take(terms.now, terms.recorded(terms.now), cost),
+            units => it.take(at, recorded, units),
         });
     }
 
@@ -842,10 +842,8 @@ impl State {
             earliest = self.earliest(&terms, now, Units::default(), cost.into());
         }
         let recorded = (earliest == now).then(|| terms.recorded(now));
-        if recorded.is_some() {
-            let counters = self.counters.iter_mut();
-            counters.for_each(|it| it.take_now(&cost, &terms));
-            self.allow(now, cost);
+        if let Some(recorded) = recorded {
+            self.record(now, recorded, cost);
         }
         let (remaining, reset) = self.left(&terms);
         Some(Attempt {
@@ -1151,17 +1149,8 @@ impl State {
     }
 
     fn record(&mut self, at: u64, recorded: u64, units: Costs) {
-        for counter in &mut self.counters {
-            let units = units.0[counter.nth()];
-            if units > 0 {
-                counter.take(at, recorded, units);
-            }
-        }
-        self.allow(at, units);
-    }
-
-    /// Takes a departure from what an upstream allows.
-    fn allow(&mut self, at: u64, units: Costs) {
+        let counters = self.counters.iter_mut();
+        counters.for_each(|it| it.record(at, recorded, &units));
         if let Some(hold) = &mut self.hold {
             for (nth, units) in units.each() {
                 let (allowed, until) = &mut hold.allowed[nth];
