@@ -108,6 +108,12 @@ impl Telemetry {
         meter!(self.meters.ended(request, outcome, waited));
     }
 
+    /// A request has ended without a departure.
+    pub(crate) fn ended_early(&self, span: Span, key: &Key, outcome: Outcome, waited: Duration) {
+        let request = (key, &Costs::default(), &Rank::default());
+        self.ended(span, request, outcome, waited);
+    }
+
     /// The costs of a departed request were corrected.
     pub(crate) fn corrected(&self, settlements: &[Settlement]) {
         for it in settlements {

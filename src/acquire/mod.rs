@@ -31,56 +31,57 @@ pub use self::error::{Error, ErrorKind};
 /// Defaults: a cost of 1, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
-    /// A permit takes it over.
-    target: Option<Target>,
+    /// A permit takes over the handle and the key.
+    handle: Option<Arc<Handle>>,
+    key: Key,
     cost: Cost,
     rank: Rank,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// It asks again, without waiting. So many requests were waiting before, too many to wait behind.
-    full: Option<usize>,
-    stage: Stage,
+    full: Option<u32>,
+    /// The place that it had in the queue when it got a permit that expired.
+    former: Option<Box<Position>>,
+    joined: Option<Box<Joined>>,
+}
+
+/// A request in a queue.
+struct Joined {
+    waiting: Waiting,
+    /// The telemetry of this policy counts it as waiting, as long as this lives.
+    current: Arc<Current>,
+    priority: Priority,
     span: Span,
 }
 
-/// The limiter and the key of a request.
-#[derive(Debug)]
-struct Target {
-    handle: Arc<Handle>,
-    key: Key,
-}
-
-enum Stage {
-    /// With its place in the queue, if it has one already.
-    Start(Option<Position>),
-    /// The telemetry of this policy counts it as waiting.
-    Waiting(Waiting, Arc<Current>),
-    Done,
+/// A permit without its limiter and key.
+struct Departs {
+    granted: Granted,
+    is_counted: bool,
+    waited: Duration,
 }
 
 impl Acquire {
     #[inline]
     pub(crate) fn new(handle: Arc<Handle>, key: Key) -> Self {
         Self {
-            target: Some(Target { handle, key }),
+            handle: Some(handle),
+            key,
             cost: Cost::default(),
             rank: Rank::default(),
             max_wait: None,
             deadline: None,
             full: None,
-            stage: Stage::Start(None),
-            span: Span::NONE,
+            former: None,
+            joined: None,
         }
     }
 
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
         let place = expired.handle.former_place(expired.granted.place);
-        self.stage = Stage::Start(Some(place));
-        self.target = Some(Target {
-            handle: expired.handle.clone(),
-            key: expired.key.clone(),
-        });
+        self.former = Some(Box::new(place));
+        (self.handle, self.key) = (Some(expired.handle.clone()), expired.key.clone());
         expired.forfeit();
     }
 
@@ -94,18 +95,17 @@ impl Acquire {
         else {
             return false;
         };
-        (self.max_wait, self.full) = (Some(Duration::ZERO), Some(waiting));
-        self.stage = Stage::Start(None);
+        (self.max_wait, self.full) = (Some(Duration::ZERO), Some(waiting as u32));
         true
     }
 
     /// The key of the request.
     pub(crate) fn key(&self) -> &Key {
-        &self.target().key
+        &self.key
     }
 
-    fn target(&self) -> &Target {
-        self.target.as_ref().expect("it has no permit")
+    fn handle(&self) -> &Arc<Handle> {
+        self.handle.as_ref().expect("it has no permit")
     }
 
     pub(crate) fn cost_of_request(&self) -> &Cost {
@@ -253,7 +253,7 @@ impl Acquire {
     ///
     /// Fails as [`Limiter::try_acquire`](crate::Limiter::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
     pub async fn peek(self) -> Result<Snapshot, Error> {
-        let Target { handle, key } = self.target();
+        let (handle, key) = (self.handle(), &self.key);
         let policy = handle.policy();
         let fail = |cause| Error::new(cause, policy.clone());
         let cost = self.cost_under(&policy, Some(1)).map_err(fail)?;
@@ -329,65 +329,83 @@ impl Acquire {
         granted: impl FnOnce(Permit) -> T,
         refused: impl FnOnce(&Self, Cause) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        if let Stage::Start(place) = self.stage {
-            let now = Instant::now();
-            let Target { handle, key } = self.target();
-            let current = handle.load();
-            let span = current.telemetry.begin(key, self.cost.requests());
-            let entered = span.enter();
-            let waited = place.map_or(Duration::ZERO, |place| now - place.arrival);
-            let place = place.unwrap_or_else(|| Position::new(now));
-            let cost = match self.cost_under(&current.policy, None) {
-                Ok(cost) => cost,
-                Err(cause) => {
-                    self.fail(&current, span, &cause, waited);
-                    return Poll::Ready(refused(self, cause));
-                }
-            };
-            let at_once = handle.depart_at_once(&current, key, (cost, &self.rank), place, now);
-            if let Some(Ok(it)) = at_once {
-                return Poll::Ready(Ok(granted(self.depart(&current, span, it, waited))));
-            }
-            let standing = at_once.and_then(Result::err);
-            match self.join(&current, (cost, standing), place, now) {
-                Ok(waiting) => {
-                    (current.telemetry).waiting(self.key(), self.rank.priority, 1.0);
-                    self.stage = Stage::Waiting(waiting, Arc::clone(&current));
-                    drop(entered);
-                    self.span = span;
-                }
-                Err(refusal) => {
-                    let cause = self.cause(&current.policy, refusal, now, waited);
-                    self.fail(&current, span, &cause, waited);
-                    return Poll::Ready(refused(self, cause));
-                }
+        if self.joined.is_none() {
+            match self.start() {
+                Ok(departs) => return Poll::Ready(Ok(granted(self.permit(departs)))),
+                Err(Ok(joined)) => self.joined = Some(joined),
+                Err(Err(cause)) => return Poll::Ready(refused(self, cause)),
             }
         }
-        Poll::Ready(match ready!(self.poll_waiting(cx)) {
+        Poll::Ready(match ready!(self.poll_joined(cx)) {
             Ok(permit) => Ok(granted(permit)),
             Err(cause) => refused(self, cause),
         })
     }
 
+    /// Departs at once, joins the queue, or fails.
+    #[inline(always)]
+    fn start(&self) -> Result<Departs, Result<Box<Joined>, Cause>> {
+        let (handle, key, now) = (self.handle(), &self.key, Instant::now());
+        let (place, waited) = match self.former.as_deref() {
+            None => (Position::new(now), Duration::ZERO),
+            Some(former) => (*former, now - former.arrival),
+        };
+        let current = handle.load();
+        let span = current.telemetry.begin(key, self.cost.requests());
+        let entered = span.enter();
+        let joined = match self.cost_under(&current.policy, None) {
+            Ok(cost) => {
+                match handle.depart_at_once(&current, key, (cost, &self.rank), place, now) {
+                    Some(Ok(granted)) => {
+                        drop(entered);
+                        return Ok(self.departs(&current, span, granted, waited));
+                    }
+                    at_once => {
+                        let standing = at_once.and_then(Result::err);
+                        self.join(&current, (cost, standing), place, now)
+                    }
+                }
+            }
+            Err(cause) => Err(cause),
+        };
+        drop(entered);
+        Err(match joined {
+            Ok(waiting) => {
+                let priority = self.rank.priority;
+                (current.telemetry).waiting(key, priority, 1.0);
+                Ok(Box::new(Joined {
+                    waiting,
+                    current: Arc::clone(&current),
+                    priority,
+                    span,
+                }))
+            }
+            Err(cause) => {
+                (current.telemetry).ended_early(span, key, cause.outcome(), waited);
+                Err(cause)
+            }
+        })
+    }
+
     /// Polls a request that has joined the queue.
     #[cold]
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
-        let Stage::Waiting(waiting, joined) = &mut self.stage else {
-            panic!("polled after it was ready");
-        };
-        let _entered = self.span.enter();
-        let since = waiting.arrival;
-        let result = ready!(Pin::new(waiting).poll(cx));
-        let Target { handle, key } = self.target.as_ref().expect("it has no permit");
-        joined.telemetry.waiting(key, self.rank.priority, -1.0);
-        let (current, now) = (handle.load(), Instant::now());
-        let waited = now.saturating_duration_since(since);
-        let span = std::mem::replace(&mut self.span, Span::NONE);
+    fn poll_joined(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
+        let joined = self.joined.as_mut().expect("it waits");
+        let _entered = joined.span.enter();
+        let result = ready!(Pin::new(&mut joined.waiting).poll(cx));
+        let (now, span) = (Instant::now(), joined.span.take());
+        let waited = now.saturating_duration_since(joined.waiting.arrival);
+        self.joined = None;
+        let current = self.handle().load();
         Poll::Ready(match result {
-            Ok(granted) => Ok(self.depart(&current, span, granted, waited)),
+            Ok(granted) => {
+                let departs = self.departs(&current, span, granted, waited);
+                drop(current);
+                Ok(self.permit(departs))
+            }
             Err(refusal) => {
                 let cause = self.cause(&current.policy, refusal, now, waited);
-                self.fail(&current, span, &cause, waited);
+                (current.telemetry).ended_early(span, &self.key, cause.outcome(), waited);
                 Err(cause)
             }
         })
@@ -399,7 +417,7 @@ impl Acquire {
         if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
             return Err(Cause::InvalidShare(problem));
         }
-        if self.key().as_str().is_empty() {
+        if self.key.as_str().is_empty() {
             return Err(Cause::EmptyKey);
         }
         let costs = policy.costs_of(&self.cost, otherwise);
@@ -413,9 +431,9 @@ impl Acquire {
         (cost, refused): (Costs, Option<Standing>),
         place: Position,
         now: Instant,
-    ) -> Result<Waiting, Refusal> {
-        let (Target { handle, key }, policy) = (self.target(), &current.policy);
-        let bound = self.bound(policy, place.arrival);
+    ) -> Result<Waiting, Cause> {
+        let (handle, key) = (self.handle(), &self.key);
+        let bound = self.bound(&current.policy, place.arrival);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
@@ -426,14 +444,15 @@ impl Acquire {
                 denied.inspect(|_| current.telemetry.remembered())
             }
         };
-        match denied {
+        let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
             None if waits => handle.join(Mode::Wait, key, (&self.cost, &self.rank), place, bound),
             None => {
                 let place = Position::new(now);
                 handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
             }
-        }
+        };
+        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival))
     }
 
     /// The time by which a request has to depart that arrived at this time.
@@ -442,7 +461,7 @@ impl Acquire {
             Some(Duration::ZERO) => Some(arrival),
             max_wait => {
                 let bounds = max_wait.into_iter().chain(policy.max_wait());
-                let leaky = policy.leaky_wait(self.target().handle.guard.current());
+                let leaky = policy.leaky_wait(self.handle().guard.current());
                 let longest = bounds.chain(leaky).min();
                 longest.and_then(|longest| arrival.checked_add(longest))
             }
@@ -456,7 +475,7 @@ impl Acquire {
                 let snapshot = Snapshot::new(&standing, now);
                 match self.full {
                     Some(waiting) => Cause::QueueFull {
-                        waiting,
+                        waiting: waiting as usize,
                         snapshot: Some(snapshot),
                     },
                     None => Cause::TooLong { waited, snapshot },
@@ -474,54 +493,55 @@ impl Acquire {
         }
     }
 
-    /// The permit takes over the limiter and the key.
+    /// The request departs.
     #[inline(always)]
-    fn depart(
-        &mut self,
+    fn departs(
+        &self,
         current: &Current,
         span: Span,
         granted: Granted,
         waited: Duration,
-    ) -> Permit {
+    ) -> Departs {
         let is_recorded = granted.turn.is_counted();
         let outcome = match is_recorded {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        let request = (self.key(), &granted.turn.units, &self.rank);
+        let request = (&self.key, &granted.turn.units, &self.rank);
         current.telemetry.ended(span, request, outcome, waited);
-        self.stage = Stage::Done;
-        let Target { handle, key } = self.target.take().expect("it has no permit");
-        Permit {
-            handle,
+        Departs {
             is_counted: current.policy.counts(is_recorded),
-            key,
             granted,
             waited,
         }
     }
 
-    fn fail(&mut self, current: &Current, span: Span, cause: &Cause, waited: Duration) {
-        self.stage = Stage::Done;
-        let request = (self.key(), &Costs::default(), &self.rank);
-        (current.telemetry).ended(span, request, cause.outcome(), waited);
+    /// The permit takes over the handle and the key.
+    #[inline(always)]
+    fn permit(&mut self, departs: Departs) -> Permit {
+        Permit {
+            handle: self.handle.take().expect("it has no permit"),
+            is_counted: departs.is_counted,
+            key: self.key.take(),
+            granted: departs.granted,
+            waited: departs.waited,
+        }
     }
 
     #[cold]
     fn error(&self, cause: Cause) -> Error {
-        Error::new(cause, self.target().handle.policy())
+        Error::new(cause, self.handle().policy())
     }
 }
 
-impl Drop for Acquire {
+impl Drop for Joined {
     fn drop(&mut self) {
-        if let Stage::Waiting(waiting, joined) = &self.stage {
-            (joined.telemetry).waiting(self.key(), self.rank.priority, -1.0);
-            let waited = waiting.arrival.elapsed();
-            let current = self.target().handle.load();
-            let span = std::mem::replace(&mut self.span, Span::NONE);
-            let request = (self.key(), &Costs::default(), &self.rank);
-            (current.telemetry).ended(span, request, Outcome::Cancelled, waited);
+        let Self { waiting, .. } = self;
+        (self.current.telemetry).waiting(waiting.key(), self.priority, -1.0);
+        if waiting.is_waiting() {
+            let (span, waited) = (self.span.take(), waiting.arrival.elapsed());
+            let current = waiting.handle().load();
+            (current.telemetry).ended_early(span, waiting.key(), Outcome::Cancelled, waited);
         }
     }
 }
@@ -529,7 +549,7 @@ impl Drop for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("key", &self.target.as_ref().map(|target| &target.key))
+            .field("key", &self.key)
             .field("cost", &self.cost)
             .finish_non_exhaustive()
     }

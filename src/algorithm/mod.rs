@@ -823,6 +823,7 @@ impl State {
 
     /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
     /// recovery, in a third of the time. `None` if other processes have called.
+    #[inline]
     pub(crate) fn try_one(&mut self, hold: u64, cost: Costs, now: u64) -> Option<Attempt> {
         if !self.announced.is_empty() || !self.former.is_empty() {
             self.drop_expired(now);
@@ -1148,6 +1149,7 @@ impl State {
         fits
     }
 
+    #[inline]
     fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         let counters = self.counters.iter_mut();
         counters.for_each(|it| it.record(at, recorded, &units));

@@ -7,7 +7,6 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, Guard as Guarded};
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use quick_cache::sync::Cache;
@@ -26,7 +25,7 @@ use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
-use crate::lock::Mutex;
+use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
@@ -49,7 +48,7 @@ const MOST_SETTLING: usize = 100_000;
 pub(crate) struct Handle {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) guard: Guard,
-    current: ArcSwap<Current>,
+    current: Replaceable<Current>,
     settings: Settings,
     queues: Mutex<HashMap<Key, Lanes>>,
     /// How many keys have queues, and how many queues of another than the default priority there are.
@@ -154,7 +153,7 @@ impl Handle {
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(plan.policy.guard()),
-            current: ArcSwap::from_pointee(Current::new(plan, settings, 0)),
+            current: Replaceable::new(Current::new(plan, settings, 0)),
             settings,
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -175,12 +174,13 @@ impl Handle {
     }
 
     /// The current policy, for a moment.
-    pub(crate) fn load(&self) -> Guarded<Arc<Current>> {
+    #[inline]
+    pub(crate) fn load(&self) -> Loaded<'_, Current> {
         self.current.load()
     }
 
     pub(crate) fn current(&self) -> Arc<Current> {
-        self.current.load_full()
+        self.load().clone()
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
@@ -203,7 +203,7 @@ impl Handle {
             let count = queues.len() as f64;
             current.telemetry.queues(count);
             before.telemetry.queues(-count);
-            self.current.store(Arc::new(current));
+            self.current.store(current);
         }
         self.forget_denials(None);
         for queue in self.each() {
@@ -915,6 +915,21 @@ pub(crate) struct Waiting {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+impl Waiting {
+    pub(crate) fn key(&self) -> &Key {
+        &self.queue.key
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.queue.handle
+    }
+
+    /// False once it has left the queue.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.number > 0
+    }
+}
+
 impl Future for Waiting {
     type Output = Result<Granted, Refusal>;
 
@@ -965,7 +980,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.number > 0 {
+        if self.is_waiting() {
             let now = Instant::now();
             let queue = &self.queue;
             if queue.update(|queue, woken| queue.leave(self.number, now, woken)) {

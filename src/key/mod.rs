@@ -75,6 +75,12 @@ pub use self::{
 pub struct Key(SmolStr);
 
 impl Key {
+    /// Leaves an empty key.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        Self(std::mem::take(&mut self.0))
+    }
+
     /// The key of the given text.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(SmolStr::new(text))

@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use super::{Kind, Limiter};
 use crate::acquire::{Acquire, Cause, Error};
 use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, Replaceable};
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};
@@ -212,7 +210,7 @@ pub(crate) struct Live {
     dispatcher: Arc<Dispatcher>,
     denials: usize,
     telemetry: Settings,
-    now: ArcSwap<Now>,
+    now: Replaceable<Now>,
     /// Serves the requests of a last rule that is exempt.
     unlimited: Arc<Handle>,
     reload: Mutex<()>,
@@ -240,7 +238,7 @@ impl Live {
             dispatcher,
             denials,
             telemetry,
-            now: ArcSwap::from_pointee(now),
+            now: Replaceable::new(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
         };
@@ -288,7 +286,7 @@ impl Live {
             Some((name, handle))
         });
         let handles = handles.collect();
-        self.now.store(Arc::new(Now { rules, handles }));
+        self.now.store(Now { rules, handles });
         reloaded
     }
 }

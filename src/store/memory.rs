@@ -125,6 +125,7 @@ impl MemoryStore {
     }
 
     /// Lets one request depart at once, or nothing; see [`State::try_one`].
+    #[inline]
     pub(crate) fn try_one(
         &self,
         key: &Key,
@@ -141,6 +142,7 @@ impl MemoryStore {
     }
 
     /// Changes the state of a key, at a time that is not earlier than that of the last change.
+    #[inline(always)]
     fn change<T>(
         &self,
         key: &Key,
@@ -160,15 +162,22 @@ impl MemoryStore {
         let is_it = |(its_hash, entry): &(u64, Box<Entry>)| {
             *its_hash == hash && entry.name.as_deref() == name && entry.key == *key
         };
-        let entry = shard.entries.entry(hash, is_it, |(hash, _)| *hash);
-        let new = || Entry {
-            name: name.map(Into::into),
-            key: key.clone(),
-            policy: policy.number(),
-            state: State::new(policy.counters()),
+        let entry = match shard.entries.find_entry(hash, is_it) {
+            Ok(entry) => entry.into_mut(),
+            Err(absent) => {
+                let entry = Entry {
+                    name: name.map(Into::into),
+                    key: key.clone(),
+                    policy: policy.number(),
+                    state: State::new(policy.counters()),
+                };
+                let (entries, new) = (absent.into_table(), (hash, Box::new(entry)));
+                entries
+                    .insert_unique(hash, new, |(hash, _)| *hash)
+                    .into_mut()
+            }
         };
-        let mut entry = entry.or_insert_with(|| (hash, Box::new(new())));
-        let (_, entry) = entry.get_mut();
+        let (_, entry) = entry;
         if entry.policy != policy.number() {
             entry.state.continue_as(policy.counters());
             entry.policy = policy.number();

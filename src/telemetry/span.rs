@@ -41,6 +41,11 @@ impl Span {
         Some(tracing::Span::clone(span).entered())
     }
 
+    /// Leaves no span.
+    pub(crate) fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
     /// Records the end of the request.
     pub(super) fn end(self, outcome: Outcome, waited: Duration) {
         if let Some(span) = self.0 {
