@@ -67,7 +67,8 @@ impl Limiter {
 
     /// Waits until a request may depart, behind those of its priority and share that came before it.
     ///
-    /// The future is lazy and safe to drop at any time: a departure that was granted to it goes to the next request in
+    /// The request takes its place in the queue when the future is polled for the first time, not when this method is
+    /// called. The future is safe to drop at any time: a departure that was granted to it goes to the next request in
     /// the queue or back to the store. See [`Acquire`] for its cost and its bounds.
     ///
     /// ```

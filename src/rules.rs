@@ -81,7 +81,7 @@
 //! The last rule must match every request, so that no request is unlimited or refused by mistake. To let all
 //! others pass, end with `exempt = true` alone.
 //!
-//! # Fields
+//! # Fields of a rule
 //!
 //! Unknown fields are refused, and so are fields without a value: `null`, or in YAML nothing after the colon.
 //! Instead of a list, you can write a single value.
