@@ -5,17 +5,20 @@
 //! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one takes its place.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::runtime::{self, Handle as Runtime};
 use tokio::sync::Notify;
 use tokio::task::{consume_budget, yield_now};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub use self::outages::Health;
 
@@ -877,11 +880,12 @@ struct Task {
 impl Task {
     async fn run(self) {
         let dispatcher = &self.dispatcher;
+        let mut alarm = pin!(sleep_until(Instant::now()));
         loop {
             // A runtime that shuts down ends tasks where they yield, and drops each call, which is due again at once.
             consume_budget().await;
             // Before it looks, so that it misses no change.
-            let changed = dispatcher.changed.notified();
+            let mut changed = pin!(dispatcher.changed.notified());
             match dispatcher.next(self.runtime) {
                 Next::End => return,
                 Next::Watch => sleep(WATCH).await,
@@ -890,7 +894,15 @@ impl Task {
                     for (shard, key) in probes {
                         dispatcher.ping(shard, key);
                     }
-                    let _ = timeout_at(until, changed).await;
+                    // An early alarm costs less than a new one for each call, which wakes the driver of the runtime.
+                    if alarm.is_elapsed() || until < alarm.deadline() {
+                        alarm.as_mut().reset(until);
+                    }
+                    poll_fn(|cx| match changed.as_mut().poll(cx) {
+                        Poll::Pending => alarm.as_mut().poll(cx),
+                        ready => ready,
+                    })
+                    .await;
                     // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
                     yield_now().await;
                     let departing = std::mem::take(&mut dispatcher.schedule.lock().departing);
