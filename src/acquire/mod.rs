@@ -362,7 +362,7 @@ impl Acquire {
                     }
                     at_once => {
                         let standing = at_once.and_then(Result::err);
-                        self.join(&current, (cost, standing), place, now)
+                        self.join(&current, (cost, standing), (place, waited), now)
                     }
                 }
             }
@@ -429,7 +429,7 @@ impl Acquire {
         &self,
         current: &Current,
         (cost, refused): (Costs, Option<Standing>),
-        place: Position,
+        (place, waited): (Position, Duration),
         now: Instant,
     ) -> Result<Waiting, Cause> {
         let (handle, key) = (self.handle(), &self.key);
@@ -452,7 +452,7 @@ impl Acquire {
                 handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
             }
         };
-        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival))
+        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, waited))
     }
 
     /// The time by which a request has to depart that arrived at this time.
