@@ -74,6 +74,7 @@ mod wire;
 /// Prefix `throttle`, timeout 1 s, scripts, the server's clock. Settings apply to the store that they return, not to
 /// earlier clones.
 #[derive(Clone)]
+#[must_use]
 pub struct RedisStore {
     servers: Servers,
     prefix: Arc<str>,
@@ -108,7 +109,6 @@ impl RedisStore {
     }
 
     /// Sets how long a call waits for its answer. Default: 1 s.
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -151,7 +151,6 @@ impl RedisStore {
     ///
     /// Within a process, the clock never goes back: if the host's clock is set back, it stands still until that has
     /// caught up. If it is set forward, departures that still count are forgotten.
-    #[must_use]
     pub fn server_time(mut self, server_time: bool) -> Self {
         self.host_clock = (!server_time).then(Arc::default);
         self
