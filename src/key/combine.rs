@@ -16,11 +16,6 @@ macro_rules! impl_for_tuple {
                 join([$($part.extract(request)),+])
             }
 
-            fn challenge(&self, request: &R) -> Option<&'static str> {
-                let ($($part,)+) = self;
-                None$(.or_else(|| $part.challenge(request)))+
-            }
-
             fn options(&self, request: &R) -> RequestOptions {
                 let ($($part,)+) = self;
                 RequestOptions::default()$(.or($part.options(request)))+
@@ -57,10 +52,6 @@ where
         self.key.extract(request)
     }
 
-    fn challenge(&self, request: &Q) -> Option<&'static str> {
-        self.key.challenge(request)
-    }
-
     fn options(&self, request: &Q) -> RequestOptions {
         self.key.options(request).or((self.set)(request))
     }
@@ -71,14 +62,20 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
     let mut joined = SmolStrBuilder::new();
     let mut is_exempt = false;
     let mut by_rule = None;
-    for (index, part) in parts.into_iter().enumerate() {
+    let mut parts = parts.into_iter().enumerate();
+    while let Some((index, part)) = parts.next() {
         let key = match part {
             Extracted::Key(key) => key,
             Extracted::Exempt => {
                 is_exempt = true;
                 continue;
             }
-            Extracted::Refused(_) => return part,
+            Extracted::Refused(mut no_key) => {
+                // A credential may be missing, too.
+                let mut challenges = parts.filter_map(|(_, part)| part.challenge());
+                no_key.challenge = no_key.challenge.or_else(|| challenges.next());
+                return Extracted::Refused(no_key);
+            }
             Extracted::Ruled(ruled) => match ruled.key.clone() {
                 Ok(key) => {
                     by_rule.get_or_insert(ruled);

@@ -49,7 +49,6 @@ impl Limiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn rule(&self, name: &str) -> Option<Self> {
         let handle = self.live()?.rule(name)?;
         Some(Self {
@@ -158,7 +157,7 @@ impl Limiter {
         let (key, cost, rule) = match extracted {
             Extracted::Exempt => return Ok(None),
             Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
-            Extracted::Refused(reason) => (Err(reason), 1, RequestOptions::default()),
+            Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
             Extracted::Ruled(ruled) => {
                 let options = RequestOptions {
                     cost: None,
@@ -168,7 +167,7 @@ impl Limiter {
                 (ruled.key, ruled.cost, options)
             }
         };
-        let no_key = |reason| Error::new(Cause::NoKey(reason), handle.refuse_without_key());
+        let no_key = |no_key| Error::new(Cause::NoKey(no_key), handle.refuse_without_key());
         let key = key.map_err(no_key)?;
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
@@ -195,10 +194,6 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
             }
             None => host().extract(request),
         }
-    }
-
-    fn challenge(&self, request: &R) -> Option<&'static str> {
-        self.0.rules()?.challenge(request)
     }
 
     fn options(&self, request: &R) -> RequestOptions {

@@ -1,14 +1,12 @@
 //! The key of a rule: [`KeyPart`].
 
-use std::borrow::Cow;
-
 use ipnet::IpNet;
 
 use super::conditions::parse_header_name;
 use super::error::Mistakes;
 use super::rule::Rule;
 use crate::key::{
-    self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, RequestHead, join,
+    self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, NoKey, RequestHead, join,
     parse_network,
 };
 use crate::priority::Share;
@@ -128,24 +126,16 @@ impl RuleKey {
         request: &R,
         host: Option<&Authority<'_>>,
         route: Option<&Key>,
-    ) -> Result<Key, Cow<'static, str>> {
+    ) -> Result<Key, NoKey> {
         let extracted = match &self.0[..] {
             [part] => part.extract(request, host, route),
             parts => join(parts.iter().map(|part| part.extract(request, host, route))),
         };
         match extracted {
             Extracted::Key(key) => Ok(key),
-            Extracted::Refused(reason) => Err(reason),
+            Extracted::Refused(no_key) => Err(no_key),
             Extracted::Exempt | Extracted::Ruled(_) => Err("the request has no key".into()),
         }
-    }
-
-    /// The scheme of the credential that a request lacks.
-    pub(super) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
-        self.0.iter().find_map(|part| match part {
-            Part::Header(header) => header.challenge(request),
-            _ => None,
-        })
     }
 }
 
@@ -223,7 +213,7 @@ mod tests {
             mistakes.finish().unwrap();
             let host = Authority::of(&request);
             let key = key.extract(&request, host.as_ref(), Some(&"/a/{b}".into()));
-            let key = key.map_or_else(Cow::into_owned, |key| key.to_string());
+            let key = key.map_or_else(|it| it.reason.into(), |key| key.to_string());
             let is_hashed = expected == "sha256:" && key.starts_with(expected);
             assert!(is_hashed || key == expected, "{key}");
         }

@@ -55,7 +55,6 @@ impl Rules {
     /// );
     /// # Ok::<_, tower_throttle::rules::RulesError>(())
     /// ```
-    #[must_use]
     pub fn explain<R: RequestHead>(&self, request: &R) -> Explanation {
         let mut misses = Vec::new();
         let (place, ruled) = self.find(request, |place, reason| {
@@ -97,7 +96,7 @@ impl fmt::Display for Explanation {
                 let quotas = joined(ruled.policy.quotas(), " and ");
                 write!(f, "{quotas} for the key {key:?}")?;
             }
-            Err(refusal) => return write!(f, "refused, because {refusal}"),
+            Err(no_key) => return write!(f, "refused, because {}", no_key.reason),
         }
         match ruled.cost {
             1 => Ok(()),
@@ -137,7 +136,6 @@ impl Rules {
     /// );
     /// # Ok::<_, tower_throttle::rules::RulesError>(())
     /// ```
-    #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let places = 0..self.len();
         places.filter_map(|place| self.warning(place)).collect()

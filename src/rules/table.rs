@@ -77,7 +77,6 @@ impl Rules {
     }
 
     /// The number of rules; at least one.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -141,12 +140,6 @@ impl Rules {
             }
         }
         unreachable!("the last rule matches every request")
-    }
-
-    /// The scheme of the credential that a request lacks under its rule.
-    pub(crate) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
-        let (place, _) = self.find(request, |_, _| {});
-        self.0[place].limit.as_ref()?.key.challenge(request)
     }
 }
 

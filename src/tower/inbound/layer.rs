@@ -10,20 +10,20 @@ use tower_service::Service;
 
 use super::problem::ProblemDetails;
 use super::refused::{ChargeWhen, EveryRequest, FailureMode, Refusal, Refused};
-use crate::acquire::{Acquire, Error, ErrorKind};
+use crate::acquire::{Acquire, Cause, Error, ErrorKind};
 use crate::algorithm::Costs;
 use crate::body::HeldBody;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
-use crate::feedback::{self, Applying};
+use crate::feedback::Applying;
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::KeyExtractor;
-use crate::permit::{Departure, Place};
+use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
-use crate::tower::ThrottleLayer;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::waiting::Waiting;
+use crate::tower::{Admission, InExtensions, Report as _, ThrottleLayer};
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -258,9 +258,6 @@ where
         }
         let fails_open =
             error.is_store() && self.direction.options.failure_mode == FailureMode::Open;
-        let request = waiting.request.as_ref();
-        let challenge = request.filter(|_| error.kind() == ErrorKind::NoKey);
-        let challenge = challenge.and_then(|request| self.key.challenge(request));
         let acquire = waiting.acquire.take();
         let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
         let busy = acquire.as_ref().is_some_and(is_busy);
@@ -269,7 +266,6 @@ where
         let refused = Refused {
             key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
             error,
-            challenge,
             is_enforced: !self.direction.options.observe_only && !fails_open,
             busy,
         };
@@ -286,16 +282,11 @@ where
         Some(Ok(self.direction.answer(refused)))
     }
 
-    fn hold(&self, response: Response<B>, place: Option<Place>) -> Self::Response {
-        response.map(|body| HeldBody::new(body, place))
-    }
-
     fn abort(&self, departed: Option<Departed>, error: Error) -> Result<Self::Response, S::Error> {
         let permit = departed.and_then(Result::ok);
         let refused = Refused {
             key: permit.map(|permit| permit.key().clone()),
             error,
-            challenge: None,
             is_enforced: true,
             busy: None,
         };
@@ -309,41 +300,17 @@ where
     fn complete(
         &self,
         departed: &mut Option<Departed>,
-        response: &mut Response<B>,
-    ) -> Option<Applying> {
-        let permit = match departed.take()? {
-            Ok(permit) => permit,
-            Err(refused) => {
-                self.direction.explain(*refused, response);
-                return None;
+        mut response: Response<B>,
+    ) -> (Self::Response, Option<Applying>) {
+        let admission = match departed.take() {
+            Some(Ok(permit)) => Some(self.direction.admit(permit, &mut response)),
+            Some(Err(refused)) => {
+                self.direction.explain(*refused, &mut response);
+                None
             }
+            None => None,
         };
-        let counts = self.direction.charge.counts(response);
-        if permit.is_counted() {
-            let policy = &permit.handle.policy();
-            let standing = Standing {
-                remaining: permit.granted.remaining,
-                // The remaining units and the reset of joint quotas may come from different quotas.
-                more: (policy.quotas().len() == 1).then(|| permit.reset()),
-            };
-            self.direction
-                .write(response.headers_mut(), policy, Some(standing));
-        }
-        response.extensions_mut().insert(Departure::from(&permit));
-        if !counts {
-            // Its body may still be in progress.
-            match permit.handle.policy().lease() {
-                Some(_) => Charge::of(&permit).refund(),
-                None => permit.forfeit(),
-            }
-            return None;
-        }
-        // A layer outside may charge in the same units.
-        let actual = response.extensions().get::<Cost>();
-        if let Some(charge) = feedback::settle(&permit, actual) {
-            response.extensions_mut().insert(charge);
-        }
-        None
+        (InExtensions.report(response, admission), None)
     }
 
     fn fail(&self, _: Option<Departed>, error: S::Error) -> S::Error {
@@ -352,6 +319,32 @@ where
 }
 
 impl<F, C> Inbound<F, C> {
+    /// Adds to the response how the key stands, and charges its request.
+    fn admit<B>(&self, mut permit: Permit, response: &mut Response<B>) -> Admission
+    where
+        C: ChargeWhen<B>,
+    {
+        let counts = self.charge.counts(response);
+        if permit.is_counted() {
+            let policy = &permit.handle.policy();
+            let standing = Standing {
+                remaining: permit.granted.remaining,
+                // The remaining units and the reset of joint quotas may come from different quotas.
+                more: (policy.quotas().len() == 1).then(|| permit.reset()),
+            };
+            self.write(response.headers_mut(), policy, Some(standing));
+        }
+        // A layer outside may charge in the same units.
+        let actual = response.extensions().get::<Cost>().filter(|_| counts);
+        let mut admission = Admission::new(&mut permit, actual);
+        if !counts {
+            admission.charge = None;
+            // Its body may still be in progress.
+            Charge::of(&permit).refund();
+        }
+        admission
+    }
+
     /// The answer to a request that is refused.
     fn answer<B>(&self, refused: Refused) -> Response<HeldBody<B>>
     where
@@ -382,7 +375,8 @@ impl<F, C> Inbound<F, C> {
         {
             write_retry_after(headers, delay);
         }
-        if let Some(scheme) = refused.challenge
+        if let Cause::NoKey(no_key) = refused.error.cause()
+            && let Some(scheme) = no_key.challenge
             && refused.is_enforced
         {
             let scheme = HeaderValue::from_static(scheme);

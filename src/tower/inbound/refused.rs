@@ -17,8 +17,6 @@ use crate::snapshot::Snapshot;
 pub struct Refused {
     pub(super) key: Option<Key>,
     pub(super) error: Error,
-    /// The authentication scheme that the request lacks.
-    pub(super) challenge: Option<&'static str>,
     pub(super) is_enforced: bool,
     /// The status of the answer, if only the requests in progress are too many.
     pub(super) busy: Option<StatusCode>,
@@ -68,7 +66,7 @@ impl Refused {
     /// key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
-            Cause::NoKey(problem) => Some(problem),
+            Cause::NoKey(no_key) => Some(&no_key.reason),
             Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => Some(problem),
             Cause::EmptyKey => Some("the request has an empty key"),
             _ => None,
@@ -77,14 +75,14 @@ impl Refused {
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full, 503 or
     /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy), 401 if a
-    /// [credential](crate::key::KeyExtractor::challenge) is missing, 400 without another key or with a cost that can never
+    /// [credential](crate::key::NoKey::challenge) is missing, 400 without another key or with a cost that can never
     /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
                 self.busy.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
             }
-            _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
+            Cause::NoKey(no_key) if no_key.challenge.is_some() => StatusCode::UNAUTHORIZED,
             Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
                 StatusCode::BAD_REQUEST
             }
