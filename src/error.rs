@@ -24,11 +24,8 @@ impl BuildError {
     }
 
     /// The rules of a limiter set names, quotas and bounds.
-    pub(crate) fn set_by_rules() -> Self {
-        Self::new(
-            "rules",
-            "they set the name, the quotas and all bounds: change them there",
-        )
+    pub(crate) fn set_by_rules(field: &'static str) -> Self {
+        Self::new(field, "the `rules` of the limiter set it: change it there")
     }
 
     /// What is wrong, with the value and without the name of the field, unless that holds the value.

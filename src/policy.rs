@@ -17,7 +17,7 @@ mod parts;
 
 pub use self::outage::{Lost, Outage, Recovery};
 
-pub(crate) use self::parts::{Plan, PolicyParts, check_name};
+pub(crate) use self::parts::{Plan, PolicyParts, name_problem};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///

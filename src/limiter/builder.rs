@@ -194,8 +194,8 @@ impl LimiterBuilder {
         });
         let kind = match self.rules {
             Some(rules) => {
-                if self.parts != PolicyParts::default() {
-                    return Err(BuildError::set_by_rules());
+                if let Some(field) = self.parts.first_set() {
+                    return Err(BuildError::set_by_rules(field));
                 }
                 let dispatcher = Dispatcher::new(store, embedded, "rules".into());
                 Kind::Ruled(Arc::new(Live::new(rules, dispatcher, denials, telemetry)))

@@ -26,7 +26,7 @@ use crate::algorithm::Taken;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::policy::check_name;
+use crate::policy::name_problem;
 use crate::store::{Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
@@ -102,7 +102,9 @@ impl RedisStore {
     ///
     /// Fails unless the prefix is 1 to 128 visible ASCII characters without braces.
     pub fn prefix(mut self, prefix: &str) -> Result<Self, BuildError> {
-        check_name("prefix", prefix)?;
+        if let Some(problem) = name_problem(prefix) {
+            return Err(BuildError::new("prefix", problem));
+        }
         self.prefix = prefix.into();
         self.subscription = Arc::default();
         Ok(self)
