@@ -21,6 +21,14 @@ pub(super) struct Conditions {
     headers: Vec<HeaderCondition>,
 }
 
+/// A request that meets all conditions.
+pub(super) struct Matched<'a, R> {
+    pub(super) request: &'a R,
+    pub(super) host: Option<&'a Authority<'a>>,
+    /// The template that the path matches, if the rule has templates.
+    pub(super) route: Option<&'a Key>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HeaderCondition {
     name: HeaderName,
@@ -58,16 +66,13 @@ impl Conditions {
         }
     }
 
-    /// Returns the template that the path matches, if the rule has templates; `None` if the request does not meet a
-    /// condition.
-    ///
-    /// Calls `missed` for the first condition that it does not meet, with a function that returns the reason.
-    pub(super) fn check<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
+    /// Calls `missed` for the first condition that the request does not meet, with a function that returns the reason.
+    pub(super) fn check<'a, R: RequestHead>(
+        &'a self,
+        request: &'a R,
+        host: Option<&'a Authority<'a>>,
         missed: impl FnOnce(&dyn Fn() -> String),
-    ) -> Option<Option<&Key>> {
+    ) -> Option<Matched<'a, R>> {
         let is_host = || host.is_some_and(|host| self.hosts.iter().any(|it| it.matches(host)));
         if !self.hosts.is_empty() && !is_host() {
             let hosts = || joined(&self.hosts, " or ");
@@ -99,7 +104,11 @@ impl Conditions {
             missed(&|| header.to_string());
             return None;
         }
-        Some(route)
+        Some(Matched {
+            request,
+            host,
+            route,
+        })
     }
 
     /// True if every request that meets the other conditions certainly meets these.

@@ -2,11 +2,11 @@
 
 use ipnet::IpNet;
 
-use super::conditions::parse_header_name;
+use super::conditions::{Matched, parse_header_name};
 use super::error::Mistakes;
 use super::rule::Rule;
 use crate::key::{
-    self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, NoKey, RequestHead, join,
+    self, ClientIp, Extracted, Header, Key, KeyExtractor as _, NoKey, RequestHead, join,
     parse_network,
 };
 use crate::priority::Share;
@@ -82,13 +82,8 @@ impl RuleShare {
     }
 
     /// The share of a request, if it has the part that names it.
-    pub(super) fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Option<Share> {
-        match self.part.extract(request, host, route) {
+    pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Option<Share> {
+        match self.part.extract(matched) {
             Extracted::Key(name) => Some(Share::new(name.as_str(), self.weight)),
             _ => None,
         }
@@ -121,15 +116,10 @@ impl RuleKey {
     }
 
     /// The key of a request, or the reason why it has none.
-    pub(super) fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Result<Key, NoKey> {
+    pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Result<Key, NoKey> {
         let extracted = match &self.0[..] {
-            [part] => part.extract(request, host, route),
-            parts => join(parts.iter().map(|part| part.extract(request, host, route))),
+            [part] => part.extract(matched),
+            parts => join(parts.iter().map(|part| part.extract(matched))),
         };
         match extracted {
             Extracted::Key(key) => Ok(key),
@@ -159,15 +149,11 @@ impl Part {
         })
     }
 
-    fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Extracted {
+    fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Extracted {
+        let request = matched.request;
         match self {
-            Self::Host => key::host().key_of(host),
-            Self::Route => route.cloned().into(),
+            Self::Host => key::host().key_of(matched.host),
+            Self::Route => matched.route.cloned().into(),
             Self::ClientIp(client_ip) => client_ip.extract(request),
             Self::Header(header) => header.extract(request),
             Self::Method => request.method().as_str().into(),
@@ -179,6 +165,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Authority;
 
     #[test]
     fn each_part_works_like_the_extractor_of_its_name() {
@@ -211,8 +198,12 @@ mod tests {
             let mut mistakes = Mistakes::default();
             let key = RuleKey::of(&rule, &mut mistakes);
             mistakes.finish().unwrap();
-            let host = Authority::of(&request);
-            let key = key.extract(&request, host.as_ref(), Some(&"/a/{b}".into()));
+            let (host, route) = (Authority::of(&request), "/a/{b}".into());
+            let key = key.extract(&Matched {
+                request: &request,
+                host: host.as_ref(),
+                route: Some(&route),
+            });
             let key = key.map_or_else(|it| it.reason.into(), |key| key.to_string());
             let is_hashed = expected == "sha256:" && key.starts_with(expected);
             assert!(is_hashed || key == expected, "{key}");

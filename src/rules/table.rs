@@ -127,14 +127,13 @@ impl Rules {
         let host = host.as_ref();
         for (place, entry) in self.0.iter().enumerate() {
             let missed = |reason: &dyn Fn() -> String| missed(place, reason);
-            if let Some(route) = entry.conditions.check(request, host, missed) {
+            if let Some(matched) = entry.conditions.check(request, host, missed) {
                 let ruled = entry.limit.as_ref().map(|limit| Ruled {
                     policy: limit.plan.policy.clone(),
-                    key: limit.key.extract(request, host, route),
+                    key: limit.key.extract(&matched),
                     cost: limit.cost,
                     priority: limit.priority,
-                    share: (limit.share.as_ref())
-                        .and_then(|share| share.extract(request, host, route)),
+                    share: limit.share.as_ref().and_then(|it| it.extract(&matched)),
                 });
                 return (place, ruled);
             }
