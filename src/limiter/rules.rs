@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 use super::{Kind, Limiter};
 use crate::acquire::{Acquire, Cause, Error};
@@ -207,7 +207,7 @@ pub(crate) struct Live {
     dispatcher: Arc<Dispatcher>,
     denials: usize,
     telemetry: Settings,
-    now: ArcSwap<Now>,
+    now: watch::Sender<Now>,
     /// Serves the requests of a last rule that is exempt.
     unlimited: Arc<Handle>,
     reload: Mutex<()>,
@@ -235,7 +235,7 @@ impl Live {
             dispatcher,
             denials,
             telemetry,
-            now: ArcSwap::from_pointee(now),
+            now: watch::Sender::new(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
         };
@@ -245,18 +245,18 @@ impl Live {
 
     /// The handle of the last rule.
     pub(crate) fn last(&self) -> Arc<Handle> {
-        let now = self.now.load();
+        let now = self.now.borrow();
         let last = now.rules.names().last().flatten();
         let handle = last.and_then(|name| now.handles.get(name));
         handle.unwrap_or(&self.unlimited).clone()
     }
 
     pub(crate) fn rule(&self, name: &str) -> Option<Arc<Handle>> {
-        self.now.load().handles.get(name).cloned()
+        self.now.borrow().handles.get(name).cloned()
     }
 
     pub(crate) fn rules(&self) -> Rules {
-        self.now.load().rules.clone()
+        self.now.borrow().rules.clone()
     }
 
     pub(crate) fn queues(&self) -> usize {
@@ -283,7 +283,7 @@ impl Live {
             Some((name, handle))
         });
         let handles = handles.collect();
-        self.now.store(Arc::new(Now { rules, handles }));
+        self.now.send_replace(Now { rules, handles });
         reloaded
     }
 }
