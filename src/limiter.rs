@@ -226,7 +226,7 @@ impl Limiter {
         };
         let parts = PolicyParts {
             quotas: quotas.into_iter().collect(),
-            ..handle.policy().parts().clone()
+            ..handle.policy().parts.clone()
         };
         handle.set_plan(parts.plan()?);
         Ok(())

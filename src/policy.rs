@@ -24,10 +24,10 @@ pub(crate) use self::parts::{Plan, PolicyParts, name_problem};
 /// [`Limiter::builder`](crate::Limiter::builder) makes it; a [`Store`](crate::store::Store) reads it.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    parts: PolicyParts,
+    pub(crate) parts: PolicyParts,
     guard: Duration,
     lease: Option<Duration>,
-    label: Arc<str>,
+    pub(crate) label: Arc<str>,
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
     /// The cost of a request that names none, or the reason why it can never depart.
@@ -37,7 +37,7 @@ pub struct Policy {
     /// Policies of the same number have the same counters.
     number: u64,
     /// The header field that describes the policy, once a response needs it.
-    header: OnceLock<HeaderValue>,
+    pub(crate) header: OnceLock<HeaderValue>,
 }
 
 /// A unit that quotas of a policy count.
@@ -213,10 +213,6 @@ impl Policy {
         self.parts.is_exempt
     }
 
-    pub(crate) fn shared_label(&self) -> &Arc<str> {
-        &self.label
-    }
-
     pub(crate) fn buffer_micros(&self) -> u64 {
         self.parts.buffer.as_micros() as u64
     }
@@ -231,14 +227,6 @@ impl Policy {
             _ => None,
         });
         waits.min()
-    }
-
-    pub(crate) fn parts(&self) -> &PolicyParts {
-        &self.parts
-    }
-
-    pub(crate) fn header(&self) -> &OnceLock<HeaderValue> {
-        &self.header
     }
 
     /// Returns true if departures under this policy can be returned under the other.

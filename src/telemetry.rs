@@ -77,7 +77,7 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new(settings: Settings, policy: &Policy) -> Self {
         let this = Self {
-            policy: policy.shared_label().clone(),
+            policy: policy.label.clone(),
             is_exempt: policy.is_exempt(),
             has_warned: AtomicBool::new(false),
             #[cfg(feature = "metrics")]

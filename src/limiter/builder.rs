@@ -202,7 +202,7 @@ impl LimiterBuilder {
             }
             None => {
                 let plan = self.parts.plan()?;
-                let label = plan.policy.shared_label().clone();
+                let label = plan.policy.label.clone();
                 let dispatcher = Dispatcher::new(store, embedded, label);
                 Kind::Plain(Handle::new(&dispatcher, plan, telemetry, denials))
             }
