@@ -155,7 +155,7 @@ impl Policy {
     }
 
     fn resolve(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
-        if self.is_exempt() {
+        if self.parts.is_exempt {
             return Ok(Costs::from(1));
         }
         let known = |name| self.unit_names.contains(&name);
@@ -205,12 +205,7 @@ impl Policy {
 
     /// Whether a departure counts that the store has recorded, or has not.
     pub(crate) fn counts(&self, is_recorded: bool) -> bool {
-        (is_recorded || self.outage() != Outage::Allow) && !self.is_exempt()
-    }
-
-    /// Everything departs, uncounted and unobserved.
-    pub(crate) fn is_exempt(&self) -> bool {
-        self.parts.is_exempt
+        (is_recorded || self.outage() != Outage::Allow) && !self.parts.is_exempt
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {

@@ -83,7 +83,7 @@ pub struct Quota {
     window: Duration,
     algorithm: Algorithm,
     unit: &'static str,
-    default_cost: Option<u32>,
+    pub(crate) default_cost: Option<u32>,
 }
 
 impl Quota {
@@ -197,10 +197,6 @@ impl Quota {
     /// What is counted.
     pub const fn unit_name(&self) -> &'static str {
         self.unit
-    }
-
-    pub(crate) fn own_default_cost(&self) -> Option<u32> {
-        self.default_cost
     }
 
     /// How departures are counted.

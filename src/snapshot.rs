@@ -31,7 +31,7 @@ pub struct Places {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Remaining {
     units: UnitNames,
-    left: Costs,
+    pub(crate) left: Costs,
 }
 
 impl Remaining {
@@ -83,12 +83,6 @@ impl Snapshot {
     pub fn all_remaining(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
         let Remaining { units, left } = self.remaining;
         units.iter().copied().zip(left.0)
-    }
-
-    /// How much is left of each unit.
-    #[cfg(feature = "tower")]
-    pub(crate) fn left(&self) -> Costs {
-        self.remaining.left
     }
 
     /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.

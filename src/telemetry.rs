@@ -78,7 +78,7 @@ impl Telemetry {
     pub(crate) fn new(settings: Settings, policy: &Policy) -> Self {
         let this = Self {
             policy: policy.label.clone(),
-            is_exempt: policy.is_exempt(),
+            is_exempt: policy.parts.is_exempt,
             has_warned: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             meters: meters::Meters::new(settings, policy),

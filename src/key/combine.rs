@@ -33,14 +33,8 @@ impl_for_tuple!(A a, B b, C c, D d);
 /// [`cost`](crate::ThrottleLayer::cost).
 #[derive(Debug, Clone)]
 pub struct With<K, F> {
-    key: K,
-    set: F,
-}
-
-impl<K, F> With<K, F> {
-    pub(crate) fn new(key: K, set: F) -> Self {
-        Self { key, set }
-    }
+    pub(crate) key: K,
+    pub(crate) set: F,
 }
 
 impl<Q, K, F> KeyExtractor<Q> for With<K, F>
@@ -72,7 +66,10 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
             }
             Extracted::Refused(mut no_key) => {
                 // A credential may be missing, too.
-                let mut challenges = parts.filter_map(|(_, part)| part.challenge());
+                let mut challenges = parts.filter_map(|(_, part)| match part {
+                    Extracted::Refused(no_key) => no_key.challenge,
+                    _ => None,
+                });
                 no_key.challenge = no_key.challenge.or_else(|| challenges.next());
                 return Extracted::Refused(no_key);
             }

@@ -189,15 +189,6 @@ pub enum Extracted {
     Ruled(Ruled),
 }
 
-impl Extracted {
-    fn challenge(&self) -> Option<&'static str> {
-        match self {
-            Self::Refused(no_key) => no_key.challenge,
-            _ => None,
-        }
-    }
-}
-
 /// The reason why a request has no key and must not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoKey {

@@ -111,7 +111,7 @@ impl PolicyParts {
         }
         for unit in units {
             let alike = quotas.clone().filter(|quota| quota.unit_name() == unit);
-            let mut costs = alike.filter_map(Quota::own_default_cost);
+            let mut costs = alike.filter_map(|quota| quota.default_cost);
             if let Some(first) = costs.next()
                 && costs.any(|cost| cost != first)
             {
@@ -170,7 +170,7 @@ impl PolicyParts {
         let unit_names = interned_units(&names);
         let units = names.into_iter().map(|name| {
             let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
-            let own = quotas.clone().find_map(Quota::own_default_cost);
+            let own = quotas.clone().find_map(|quota| quota.default_cost);
             let is_request = [REQUESTS, CONCURRENT].contains(&name);
             PolicyUnit {
                 name,

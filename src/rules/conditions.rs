@@ -92,7 +92,7 @@ impl Conditions {
             });
             return None;
         }
-        let (path, paths) = (request.path(), self.paths.all());
+        let (path, paths) = (request.path(), &self.paths.0);
         let route = self.paths.find(method, path).map(|it| &it.key);
         if route.is_none() && !paths.is_empty() {
             let keys = || joined(paths.iter().map(|it| &it.key), " or ");
@@ -129,7 +129,7 @@ impl Conditions {
 
     /// Each combination of a method and a template that a request can meet, with the method common to both.
     fn methods_and_paths(&self) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
-        each(self.paths.all()).flat_map(|path| {
+        each(&self.paths.0).flat_map(|path| {
             let own = path.and_then(|path| path.method.as_ref());
             let methods = each(&self.methods).filter_map(move |method| common(method, own));
             methods.map(move |method| (method, path))

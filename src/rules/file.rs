@@ -10,7 +10,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Given, Parsed, Rule, Table, Values};
+use super::rule::{Given, Map, Parsed, Rule, Values};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::{Quota, parse_duration};
@@ -187,31 +187,23 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
     }
 }
 
-impl<'de, K, V> Deserialize<'de> for Table<K, V>
-where
-    K: Deserialize<'de> + Ord + Debug,
-    V: Deserialize<'de>,
-{
+impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(UniqueKeys(PhantomData))
+        deserializer.deserialize_map(Unique(PhantomData))
     }
 }
 
 /// Formats such as JSON allow the same key twice.
-struct UniqueKeys<K, V>(PhantomData<(K, V)>);
+struct Unique<K, V>(PhantomData<(K, V)>);
 
-impl<'de, K, V> Visitor<'de> for UniqueKeys<K, V>
-where
-    K: Deserialize<'de> + Ord + Debug,
-    V: Deserialize<'de>,
-{
-    type Value = Table<K, V>;
+impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
+    type Value = Map<K, V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Table<K, V>, M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Map<K, V>, M::Error> {
         let mut table = BTreeMap::new();
         while let Some(key) = map.next_key::<K>()? {
             if table.contains_key(&key) {
@@ -219,6 +211,6 @@ where
             }
             table.insert(key, map.next_value()?);
         }
-        Ok(Table(table))
+        Ok(Map(table))
     }
 }

@@ -142,7 +142,7 @@ impl Rules {
     }
 
     fn warning(&self, place: usize) -> Option<Warning> {
-        let (before, rest) = self.entries().split_at(place);
+        let (before, rest) = self.0.split_at(place);
         let rule = &rest.first()?.conditions;
         let by = before.iter().position(|it| it.conditions.cover(rule))?;
         Some(Warning {
@@ -198,9 +198,9 @@ pub struct Reloaded {
 impl Reloaded {
     pub(crate) fn of(before: &Rules, after: &Rules) -> Self {
         let mut reloaded = Self::default();
-        let mut old: Vec<_> = before.entries().iter().map(Some).collect();
+        let mut old: Vec<_> = before.0.iter().map(Some).collect();
         let mut last = None;
-        for (place, entry) in after.entries().iter().enumerate() {
+        for (place, entry) in after.0.iter().enumerate() {
             let was = match &entry.name {
                 Some(name) => before.place(name),
                 None => old.iter().position(|old| *old == Some(entry)),

@@ -42,7 +42,7 @@ pub struct Rule {
     pub(super) host: List<String>,
     pub(super) method: List<String>,
     pub(super) path: List<String>,
-    pub(super) header: Given<Table<String, Wanted>>,
+    pub(super) header: Given<Map<String, Wanted>>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
@@ -50,7 +50,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<Table<Priority, f64>>,
+    pub(super) reserve: Given<Map<Priority, f64>>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -73,7 +73,7 @@ pub(super) type List<T> = Given<Values<T>>;
 
 /// Values by their keys. In a file, a key that is listed twice is an error.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Table<K, V>(pub(super) BTreeMap<K, V>);
+pub(super) struct Map<K, V>(pub(super) BTreeMap<K, V>);
 
 /// A value, or the problem with its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,9 +113,9 @@ impl<T> List<T> {
     }
 }
 
-impl<K: Ord, V> Given<Table<K, V>> {
+impl<K: Ord, V> Given<Map<K, V>> {
     fn insert(&mut self, key: K, value: V) {
-        let table = self.0.get_or_insert_with(|| Table(BTreeMap::new()));
+        let table = self.0.get_or_insert_with(|| Map(BTreeMap::new()));
         table.0.insert(key, value);
     }
 

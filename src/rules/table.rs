@@ -19,7 +19,7 @@ use crate::priority::Priority;
 /// limiter, give it another one by [`Limiter::reload`](crate::Limiter::reload). Tables are equal if their rules and the order
 /// are equal, in whatever format they were written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rules(Arc<[Entry]>);
+pub struct Rules(pub(super) Arc<[Entry]>);
 
 /// One rule.
 #[derive(Debug, PartialEq)]
@@ -101,10 +101,6 @@ impl Rules {
 
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.names().position(|it| it == Some(name))
-    }
-
-    pub(super) fn entries(&self) -> &[Entry] {
-        &self.0
     }
 
     pub(super) fn rule_ref(&self, place: usize) -> RuleRef {

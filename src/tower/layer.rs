@@ -193,7 +193,7 @@ impl<K, D> ThrottleLayer<K, D> {
     where
         W: Fn(&Q) -> RequestOptions + Clone,
     {
-        self.map_key(|key| With::new(key, set))
+        self.map_key(|key| With { key, set })
     }
 
     fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, D> {

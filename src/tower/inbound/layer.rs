@@ -362,7 +362,7 @@ impl<F, C> Inbound<F, C> {
         let standing = refused.error.snapshot().map(|snapshot| Standing {
             remaining: match policy.has_units() {
                 // Other units than the one that refuses it may be left.
-                true => snapshot.left(),
+                true => snapshot.remaining.left,
                 false => Costs::default(),
             },
             // It is not known when requests in progress end.

@@ -131,7 +131,8 @@ pub(crate) trait Topology: Send + Sync {
 
     /// The number of the server that holds this key; see [`AnswerOrigin::server`].
     async fn server(&self, name: &str, deadline: Instant) -> Result<u64, StoreError> {
-        self.node(name, deadline).await?.server(deadline).await
+        let node = self.node(name, deadline).await?;
+        Ok(node.shared(deadline).await?.server)
     }
 
     /// Connects to any server before the first call, so that a wrong address or password is found out.
