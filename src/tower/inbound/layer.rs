@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::WWW_AUTHENTICATE;
+use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tower_service::Service;
 
 use super::problem::ProblemDetails;
-use super::refused::{ChargeWhen, EveryRequest, FailureMode, Refusal, Refused};
+use super::refused::{FailureMode, Refusal, Refused};
 use crate::acquire::{Acquire, Cause, Error, ErrorKind};
 use crate::algorithm::Costs;
 use crate::body::HeldBody;
@@ -58,13 +59,12 @@ use crate::tower::{Admission, InExtensions, Report as _, ThrottleLayer};
 ///
 /// A minute is 61 seconds here, as the [guard](crate::LimiterBuilder::guard) comes on top of the window,
 /// and seconds are rounded up.
-pub type InboundLayer<K, F = ProblemDetails, C = EveryRequest> = ThrottleLayer<K, Inbound<F, C>>;
+pub type InboundLayer<K, F = ProblemDetails> = ThrottleLayer<K, Inbound<F>>;
 
 /// The part of an [`InboundLayer`] that only a server needs.
 #[derive(Clone)]
-pub struct Inbound<F = ProblemDetails, C = EveryRequest> {
+pub struct Inbound<F = ProblemDetails> {
     refusal: F,
-    charge: C,
     options: Options,
 }
 
@@ -79,15 +79,16 @@ struct Options {
     x_rate_limit_headers: bool,
     observe_only: bool,
     on_refused: Option<OnRefused>,
+    charge_when: Option<ChargeWhen>,
 }
 
 type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
+type ChargeWhen = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 impl Inbound {
     pub(in crate::tower) fn new(failure_mode: FailureMode) -> Self {
         Self {
             refusal: ProblemDetails,
-            charge: EveryRequest,
             options: Options {
                 failure_mode,
                 max_wait: Duration::ZERO,
@@ -97,12 +98,13 @@ impl Inbound {
                 x_rate_limit_headers: false,
                 observe_only: false,
                 on_refused: None,
+                charge_when: None,
             },
         }
     }
 }
 
-impl<K, F, C> InboundLayer<K, F, C> {
+impl<K, F> InboundLayer<K, F> {
     /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
     /// no request waits.
     ///
@@ -146,24 +148,30 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Sets the response to requests that are refused. Default: [`ProblemDetails`].
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
-    pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
-        self.map(|_, charge| (refusal, charge))
+    pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            direction: Inbound {
+                refusal,
+                options: self.direction.options,
+            },
+        }
     }
 
-    /// Sets which requests count, by their responses. Default: every request counts.
+    /// Sets which requests count, by the heads of their responses. Default: every request counts.
     ///
     /// For example, only failed logins count:
     ///
     /// ```
-    /// use axum::body::Body;
-    /// use http::{Response, StatusCode};
+    /// use http::StatusCode;
     /// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
     ///
     /// # fn main() -> Result<(), tower_throttle::BuildError> {
     /// let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
     /// let layer = ThrottleLayer::new(limiter)
     ///     .inbound(key::header("x-user"), FailureMode::Closed)
-    ///     .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED);
+    ///     .charge_when(|head| head.status == StatusCode::UNAUTHORIZED);
     /// # Ok(())
     /// # }
     /// ```
@@ -175,21 +183,9 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Use a sliding window or fixed windows for that: [`Spacing`](crate::Algorithm::Spacing),
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
     /// a part of a departure can be taken back once others have followed it.
-    pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
-        self.map(|refusal, _| (refusal, charge))
-    }
-
-    fn map<G, D>(self, change: impl FnOnce(F, C) -> (G, D)) -> InboundLayer<K, G, D> {
-        let (refusal, charge) = change(self.direction.refusal, self.direction.charge);
-        ThrottleLayer {
-            limiter: self.limiter,
-            key: self.key,
-            direction: Inbound {
-                refusal,
-                charge,
-                options: self.direction.options,
-            },
-        }
+    pub fn charge_when(mut self, counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.direction.options.charge_when = Some(Arc::new(counts));
+        self
     }
 
     /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
@@ -225,12 +221,11 @@ impl<K, F, C> InboundLayer<K, F, C> {
     }
 }
 
-impl<S, Q, B, K, F, C> Direction<S, Request<Q>> for InboundLayer<K, F, C>
+impl<S, Q, B, K, F> Direction<S, Request<Q>> for InboundLayer<K, F>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     K: KeyExtractor<Request<Q>>,
     F: Refusal<B>,
-    C: ChargeWhen<B>,
 {
     type Response = Response<HeldBody<B>>;
     type Error = S::Error;
@@ -303,7 +298,13 @@ where
         mut response: Response<B>,
     ) -> (Self::Response, Option<Applying>) {
         let admission = match departed.take() {
-            Some(Ok(permit)) => Some(self.direction.admit(permit, &mut response)),
+            Some(Ok(permit)) => {
+                let (head, body) = response.into_parts();
+                let counts = self.direction.options.charge_when.as_ref();
+                let counts = counts.is_none_or(|counts| counts(&head));
+                response = Response::from_parts(head, body);
+                Some(self.direction.admit(permit, &mut response, counts))
+            }
             Some(Err(refused)) => {
                 self.direction.explain(*refused, &mut response);
                 None
@@ -318,13 +319,9 @@ where
     }
 }
 
-impl<F, C> Inbound<F, C> {
+impl<F> Inbound<F> {
     /// Adds to the response how the key stands, and charges its request.
-    fn admit<B>(&self, mut permit: Permit, response: &mut Response<B>) -> Admission
-    where
-        C: ChargeWhen<B>,
-    {
-        let counts = self.charge.counts(response);
+    fn admit<B>(&self, mut permit: Permit, response: &mut Response<B>, counts: bool) -> Admission {
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
@@ -410,7 +407,7 @@ fn is_busy(error: &Error, cost: &Cost) -> bool {
     error.policy().lease().is_some() && units.all(is_full)
 }
 
-impl<F, C> fmt::Debug for Inbound<F, C> {
+impl<F> fmt::Debug for Inbound<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbound").finish_non_exhaustive()
     }

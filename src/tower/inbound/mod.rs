@@ -83,5 +83,5 @@ mod refused;
 pub use self::{
     layer::{Inbound, InboundLayer},
     problem::ProblemDetails,
-    refused::{ChargeWhen, EveryRequest, FailureMode, Refusal, Refused},
+    refused::{FailureMode, Refusal, Refused},
 };

@@ -1,4 +1,4 @@
-//! Requests that are refused, and what users choose for them: [`Refused`], [`FailureMode`], [`Refusal`] and [`ChargeWhen`].
+//! Requests that are refused, and what users choose for them: [`Refused`], [`FailureMode`] and [`Refusal`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,29 +145,5 @@ pub trait Refusal<B> {
 impl<B, F: Fn(&Refused) -> Response<B>> Refusal<B> for F {
     fn answer(&self, refused: &Refused) -> Response<B> {
         self(refused)
-    }
-}
-
-/// Says, from the response, whether the request counts.
-///
-/// Closures do: see [`ThrottleLayer::charge_when`](crate::ThrottleLayer::charge_when).
-pub trait ChargeWhen<B> {
-    /// Whether a request counts that is answered so.
-    fn counts(&self, response: &Response<B>) -> bool;
-}
-
-impl<B, F: Fn(&Response<B>) -> bool> ChargeWhen<B> for F {
-    fn counts(&self, response: &Response<B>) -> bool {
-        self(response)
-    }
-}
-
-/// Every request counts. The default.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EveryRequest;
-
-impl<B> ChargeWhen<B> for EveryRequest {
-    fn counts(&self, _: &Response<B>) -> bool {
-        true
     }
 }
