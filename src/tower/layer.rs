@@ -261,7 +261,16 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     where
         F: Feedback<A> + Clone,
     {
-        self.map(|report, feedback| (report, feedback::and_cost(feedback, settle)))
+        self.map(|report, feedback| {
+            let feedback = move |response: &A| {
+                let advice = feedback.read(response);
+                match settle(response) {
+                    Some(cost) => advice.and(Advice::settle(cost)),
+                    None => advice,
+                }
+            };
+            (report, feedback)
+        })
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
