@@ -1,4 +1,4 @@
-//! What remains of an upstream's quotas, in whichever form it says so: [`Limit`].
+//! The limits that an upstream announces, in whichever form: [`Limit`].
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn unit<'a>(of: &Item, policies: &'a [ListEntry]) -> Option<&'a str> {
     Some(parameter(policy, "qu")?.as_string()?.as_str())
 }
 
-/// Whether they have the same name and, if both state one, the same partition key.
+/// Returns true if both have the same name and, if both state one, the same partition key.
 fn is_of(item: &Item, policy: &Item) -> bool {
     let partitions = (parameter(item, "pk"), parameter(policy, "pk"));
     item.bare_item == policy.bare_item
