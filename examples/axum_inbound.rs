@@ -74,7 +74,7 @@ async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
     // passwords could be guessed.
     let by_failures = ThrottleLayer::new(limiter("login", "3/h")?)
         .inbound(key::client_ip(), FailureMode::Closed)
-        .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED)
+        .charge_when(|head| head.status == StatusCode::UNAUTHORIZED)
         .refusal(|refused: &Refused| {
             let minutes = refused.delay().map_or(1, |it| it.as_secs() / 60 + 1);
             let text = format!("too many failures: try again in {minutes} minutes\n");

@@ -1,6 +1,5 @@
 //! The body of a response whose request is in progress: [`HeldBody`].
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -18,6 +17,7 @@ pin_project! {
     ///
     /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost. Otherwise it is as
     /// the body inside.
+    #[derive(Debug)]
     pub struct HeldBody<B> {
         #[pin]
         inner: B,
@@ -94,12 +94,6 @@ impl<B> From<B> for HeldBody<B> {
 impl<B: Default> Default for HeldBody<B> {
     fn default() -> Self {
         Self::from(B::default())
-    }
-}
-
-impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
     }
 }
 

@@ -69,7 +69,6 @@ struct Inner {
 
 impl Permit {
     /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped.
-    #[must_use]
     pub fn into_charge(self) -> Charge {
         Charge::of(&self)
     }
@@ -91,13 +90,11 @@ impl Charge {
     }
 
     /// The key.
-    #[must_use]
     pub fn key(&self) -> &Key {
         &self.0.key
     }
 
     /// The charge in this unit; `None` if no quota counts it.
-    #[must_use]
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
         let place = self.place(unit).ok()?;
         Some(self.0.turn.units.0[place])

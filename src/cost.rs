@@ -19,6 +19,7 @@ use crate::quota::{MOST_UNITS, REQUESTS};
 /// assert_eq!(Cost::from(5), Cost::default().of("requests", 5));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct Cost {
     requests: Option<u32>,
     /// A pointer, as requests are moved, and most have no other units.
@@ -29,7 +30,6 @@ type Others = SmallVec<[(&'static str, u32); MOST_UNITS - 1]>;
 
 impl Cost {
     /// Sets the cost in this unit.
-    #[must_use]
     pub fn of(mut self, unit: &'static str, cost: u32) -> Self {
         self.set(unit, cost);
         self
@@ -90,6 +90,7 @@ impl From<u32> for Cost {
 
 /// The options that a request determines itself, beside its key. Default: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use]
 pub struct RequestOptions {
     pub(crate) cost: Option<Cost>,
     pub(crate) priority: Option<Priority>,
@@ -107,28 +108,24 @@ impl RequestOptions {
     }
 
     /// Sets the cost.
-    #[must_use]
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.cost = Some(cost.into());
         self
     }
 
     /// Sets the priority.
-    #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self
     }
 
     /// Sets the share.
-    #[must_use]
     pub fn share(mut self, share: Share) -> Self {
         self.share = Some(share);
         self
     }
 
     /// These options, and the others where these are not set.
-    #[must_use]
     #[inline]
     pub fn or(self, others: Self) -> Self {
         Self {

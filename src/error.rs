@@ -24,11 +24,8 @@ impl BuildError {
     }
 
     /// The rules of a limiter set names, quotas and bounds.
-    pub(crate) fn set_by_rules() -> Self {
-        Self::new(
-            "rules",
-            "they set the name, the quotas and all bounds: change them there",
-        )
+    pub(crate) fn set_by_rules(field: &'static str) -> Self {
+        Self::new(field, "the `rules` of the limiter set it: change it there")
     }
 
     /// What is wrong, with the value and without the name of the field, unless that holds the value.
@@ -40,7 +37,6 @@ impl BuildError {
     }
 
     /// The name of the field that is wrong, such as `max_wait`.
-    #[must_use]
     pub fn field(&self) -> &str {
         &self.field
     }
@@ -58,6 +54,7 @@ impl StdError for BuildError {}
 ///
 /// Clones are cheap: all requests that shared a call share its error.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct StoreError {
     message: &'static str,
     unknown: bool,
@@ -82,7 +79,6 @@ enum Kind {
 impl StoreError {
     /// An error with this message, of a call that recorded nothing. Unless changed by [`no_outage`](Self::no_outage), the
     /// store is out, and the limiter's [outage policy](crate::Outage) applies.
-    #[must_use]
     pub fn new(message: &'static str) -> Self {
         Self {
             message,
@@ -93,28 +89,24 @@ impl StoreError {
     }
 
     /// Adds the cause.
-    #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
     /// Marks the call as one that the store may have executed.
-    #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.unknown = true;
         self
     }
 
     /// Limits the error to this call: the store answers other calls, and would refuse this one again.
-    #[must_use]
     pub fn no_outage(mut self) -> Self {
         self.kind = Kind::Call;
         self
     }
 
     /// Marks the value of the key as not written by this crate: [no outage](Self::no_outage).
-    #[must_use]
     pub fn unrecognized_value(mut self) -> Self {
         self.kind = Kind::UnrecognizedValue;
         self
@@ -122,7 +114,6 @@ impl StoreError {
 
     /// Marks a call that recorded nothing and can be repeated, as other processes changed the value at the same time:
     /// [no outage](Self::no_outage).
-    #[must_use]
     pub fn conflict(mut self) -> Self {
         self.kind = Kind::Conflict;
         self
@@ -136,32 +127,27 @@ impl StoreError {
     }
 
     /// Whether the store is out, as far as this call shows.
-    #[must_use]
     pub fn is_outage(&self) -> bool {
         self.kind == Kind::Outage
     }
 
     /// Whether the value of the key was not written by this crate, or by a later version of it. It is never overwritten:
     /// delete it by hand. Other keys work.
-    #[must_use]
     pub fn is_unrecognized_value(&self) -> bool {
         self.kind == Kind::UnrecognizedValue
     }
 
     /// Whether the call can be repeated, as other processes changed the value at the same time. The limiter repeats it.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.kind == Kind::Conflict
     }
 
     /// Whether the URL is invalid.
-    #[must_use]
     pub fn is_invalid_url(&self) -> bool {
         self.kind == Kind::InvalidUrl
     }
 
     /// Whether the store may have executed the call, as its answer was lost. If `false`, it recorded nothing.
-    #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.unknown
     }

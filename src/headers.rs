@@ -40,7 +40,7 @@ pub(crate) fn write_rate_limit(
     policy: &Policy,
     standing: Option<Standing>,
 ) {
-    let described = policy.header().get_or_init(|| describe(policy));
+    let described = policy.header.get_or_init(|| describe(policy));
     headers.append(RATE_LIMIT_POLICY, described.clone());
     if let Some(Standing { remaining, more }) = standing {
         let mut list = ListSerializer::new();

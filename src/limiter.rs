@@ -223,11 +223,11 @@ impl Limiter {
     /// [of a rule](Self::rule); then nothing has changed.
     pub fn set_quotas(&self, quotas: impl IntoIterator<Item = Quota>) -> Result<(), BuildError> {
         let Kind::Plain(handle) = &self.kind else {
-            return Err(BuildError::set_by_rules());
+            return Err(BuildError::set_by_rules("quota"));
         };
         let parts = PolicyParts {
             quotas: quotas.into_iter().collect(),
-            ..handle.policy().parts().clone()
+            ..handle.policy().parts.clone()
         };
         handle.set_plan(parts.plan()?);
         Ok(())

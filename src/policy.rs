@@ -17,17 +17,17 @@ mod parts;
 
 pub use self::outage::{Lost, Outage, Recovery};
 
-pub(crate) use self::parts::{Plan, PolicyParts, check_name};
+pub(crate) use self::parts::{Plan, PolicyParts, name_problem};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
 /// [`Limiter::builder`](crate::Limiter::builder) makes it; a [`Store`](crate::store::Store) reads it.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    parts: PolicyParts,
+    pub(crate) parts: PolicyParts,
     guard: Duration,
     lease: Option<Duration>,
-    label: Arc<str>,
+    pub(crate) label: Arc<str>,
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
     /// The cost of a request that names none, or the reason why it can never depart.
@@ -37,7 +37,7 @@ pub struct Policy {
     /// Policies of the same number have the same counters.
     number: u64,
     /// The header field that describes the policy, once a response needs it.
-    header: OnceLock<HeaderValue>,
+    pub(crate) header: OnceLock<HeaderValue>,
 }
 
 /// A unit that quotas of a policy count.
@@ -155,7 +155,7 @@ impl Policy {
     }
 
     fn resolve(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
-        if self.is_exempt() {
+        if self.parts.is_exempt {
             return Ok(Costs::from(1));
         }
         let known = |name| self.unit_names.contains(&name);
@@ -205,16 +205,7 @@ impl Policy {
 
     /// Whether a departure counts that the store has recorded, or has not.
     pub(crate) fn counts(&self, is_recorded: bool) -> bool {
-        (is_recorded || self.outage() != Outage::Allow) && !self.is_exempt()
-    }
-
-    /// Everything departs, uncounted and unobserved.
-    pub(crate) fn is_exempt(&self) -> bool {
-        self.parts.is_exempt
-    }
-
-    pub(crate) fn shared_label(&self) -> &Arc<str> {
-        &self.label
+        (is_recorded || self.outage() != Outage::Allow) && !self.parts.is_exempt
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {
@@ -231,14 +222,6 @@ impl Policy {
             _ => None,
         });
         waits.min()
-    }
-
-    pub(crate) fn parts(&self) -> &PolicyParts {
-        &self.parts
-    }
-
-    pub(crate) fn header(&self) -> &OnceLock<HeaderValue> {
-        &self.header
     }
 
     /// Returns true if departures under this policy can be returned under the other.

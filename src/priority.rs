@@ -107,13 +107,11 @@ impl Share {
     }
 
     /// The name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
     /// The weight.
-    #[must_use]
     pub fn weight(&self) -> u32 {
         self.flow().weight
     }

@@ -77,17 +77,17 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 /// Quotas that could not hold are no quotas here: parsing refuses, with a [`BuildError`](crate::BuildError), what
 /// building a limiter would.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a quota does nothing until a limiter has it"]
 pub struct Quota {
     limit: u32,
     window: Duration,
     algorithm: Algorithm,
     unit: &'static str,
-    default_cost: Option<u32>,
+    pub(crate) default_cost: Option<u32>,
 }
 
 impl Quota {
     /// `limit` requests per `window`.
-    #[must_use]
     pub const fn new(limit: u32, window: Duration) -> Self {
         Self {
             limit,
@@ -99,25 +99,21 @@ impl Quota {
     }
 
     /// `limit` requests per second.
-    #[must_use]
     pub const fn per_second(limit: u32) -> Self {
         Self::new(limit, Duration::from_secs(1))
     }
 
     /// `limit` requests per minute.
-    #[must_use]
     pub const fn per_minute(limit: u32) -> Self {
         Self::new(limit, Duration::from_secs(60))
     }
 
     /// `limit` requests per hour.
-    #[must_use]
     pub const fn per_hour(limit: u32) -> Self {
         Self::new(limit, Duration::from_secs(60 * 60))
     }
 
     /// `limit` requests per day of 24 hours.
-    #[must_use]
     pub const fn per_day(limit: u32) -> Self {
         Self::new(limit, Duration::from_secs(24 * 60 * 60))
     }
@@ -142,7 +138,6 @@ impl Quota {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub const fn concurrent(limit: u32) -> Self {
         Self {
             limit,
@@ -156,7 +151,6 @@ impl Quota {
     /// Sets after which time the places of a process that has died are free again, at least 1 s.
     ///
     /// Default: 30 s. It is for a quota made by [`concurrent`](Self::concurrent); any other is refused with it.
-    #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.algorithm = Algorithm::Concurrent { lease };
         self
@@ -165,7 +159,6 @@ impl Quota {
     /// The same quota, counted by this algorithm.
     ///
     /// Default: [`Algorithm::SlidingLog`].
-    #[must_use]
     pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
@@ -175,7 +168,6 @@ impl Quota {
     ///
     /// A request says [what it costs](crate::Acquire::cost_of) in each unit. A name has at most 31 of the characters a to
     /// z, 0 to 9, `-`, `_` and `.`, and a policy at most four units.
-    #[must_use]
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
@@ -184,7 +176,6 @@ impl Quota {
     /// Sets what a request costs that names no cost in this unit.
     ///
     /// Default: 1 for requests. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost).
-    #[must_use]
     pub const fn default_cost(mut self, cost: u32) -> Self {
         self.default_cost = Some(cost);
         self
@@ -206,10 +197,6 @@ impl Quota {
     /// What is counted.
     pub const fn unit_name(&self) -> &'static str {
         self.unit
-    }
-
-    pub(crate) fn own_default_cost(&self) -> Option<u32> {
-        self.default_cost
     }
 
     /// How departures are counted.

@@ -31,7 +31,7 @@ pub struct Places {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Remaining {
     units: UnitNames,
-    left: Costs,
+    pub(crate) left: Costs,
 }
 
 impl Remaining {
@@ -85,42 +85,31 @@ impl Snapshot {
         units.iter().copied().zip(left.0)
     }
 
-    /// How much is left of each unit.
-    #[cfg(feature = "tower")]
-    pub(crate) fn left(&self) -> Costs {
-        self.remaining.left
-    }
-
     /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.
     /// If only a [place](crate::Quota::concurrent) is missing, the time after which to ask again, 100 ms, as a place may be free
     /// at any time.
-    #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
     /// How many requests of cost 1 could depart now. If the quotas do not count requests, how much of the first unit by name
     /// could.
-    #[must_use]
     pub fn remaining(&self) -> u32 {
         self.remaining.left.0[0]
     }
 
     /// How much of this unit could depart now; `None` if no quota counts it.
-    #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
         self.remaining.of(unit)
     }
 
     /// The requests in progress. `None` if no quota limits how many there are, and in the answer to a request that was
     /// refused: [`peek`](crate::Limiter::peek) asks the store.
-    #[must_use]
     pub fn places(&self) -> Option<Places> {
         self.places
     }
 
     /// How long until all units of the quotas are available again. Requests in progress do not count.
-    #[must_use]
     pub fn reset(&self) -> Duration {
         self.reset
     }

@@ -77,8 +77,8 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new(settings: Settings, policy: &Policy) -> Self {
         let this = Self {
-            policy: policy.shared_label().clone(),
-            is_exempt: policy.is_exempt(),
+            policy: policy.label.clone(),
+            is_exempt: policy.parts.is_exempt,
             has_warned: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             meters: meters::Meters::new(settings, policy),

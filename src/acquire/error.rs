@@ -1,12 +1,12 @@
 //! The reason why a request gets no permit: [`Error`].
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::key::NoKey;
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
@@ -63,7 +63,7 @@ pub(crate) enum Cause {
     InvalidCost(String),
     InvalidShare(String),
     EmptyKey,
-    NoKey(Cow<'static, str>),
+    NoKey(NoKey),
     Store(StoreError),
     LostPlace,
 }
@@ -193,7 +193,7 @@ impl fmt::Display for Error {
             }
             Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => f.write_str(problem),
             Cause::EmptyKey => f.write_str("the key of the rate limit is empty"),
-            Cause::NoKey(reason) => write!(f, "the request has no key: {reason}"),
+            Cause::NoKey(it) => write!(f, "the request has no key: {}", it.reason),
             Cause::Store(error) if error.is_outage() => {
                 f.write_str("the store is out, and cannot say when the request may depart")
             }

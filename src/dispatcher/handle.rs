@@ -189,7 +189,7 @@ impl Handle {
 
     /// Replaces the policy, also for the requests that wait.
     pub(crate) fn set_plan(&self, plan: Plan) {
-        if plan.policy.parts() == self.policy().parts() {
+        if plan.policy.parts == self.policy().parts {
             return;
         }
         self.guard.set_floor(plan.policy.guard());

@@ -82,20 +82,6 @@ impl<R, F: Feedback<R> + ?Sized> Feedback<R> for Arc<F> {
     }
 }
 
-/// Reads the actual cost of the request, too.
-pub(crate) fn and_cost<R>(
-    feedback: impl Feedback<R> + Clone,
-    cost: impl Fn(&R) -> Option<Cost> + Clone,
-) -> impl Fn(&R) -> Advice + Clone {
-    move |response: &R| {
-        let advice = feedback.read(response);
-        match cost(response) {
-            Some(cost) => advice.and(Advice::settle(cost)),
-            None => advice,
-        }
-    }
-}
-
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
 pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>) -> Option<Charge> {
     // The actual cost in these units may differ from its estimate.

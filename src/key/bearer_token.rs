@@ -50,7 +50,7 @@ mod tests {
     use http::{HeaderValue, Request};
 
     use super::*;
-    use crate::key::{Extracted, Key, KeyExtractor as _, header::hash};
+    use crate::key::{Extracted, Key, KeyExtractor as _, NoKey, header::hash};
 
     fn request(value: &[u8]) -> Request<()> {
         let value = HeaderValue::from_bytes(value).unwrap();
@@ -76,7 +76,10 @@ mod tests {
         let values = "|Bearer|Bearer |Bearer\ttoken|Bearertoken|Basic dXNlcjpwYXNz|token|\u{ff}";
         let requests = values.split('|').map(|value| request(value.as_bytes()));
         for request in requests.chain([Request::new(())]) {
-            let refused = Extracted::Refused("the request has no bearer token".into());
+            let refused = Extracted::Refused(NoKey {
+                reason: "the request has no bearer token".into(),
+                challenge: Some("Bearer"),
+            });
             assert_eq!(bearer_token().extract(&request), refused);
             let exempt = bearer_token().or_exempt().extract(&request);
             assert_eq!(exempt, Extracted::Exempt);

@@ -16,11 +16,6 @@ macro_rules! impl_for_tuple {
                 join([$($part.extract(request)),+])
             }
 
-            fn challenge(&self, request: &R) -> Option<&'static str> {
-                let ($($part,)+) = self;
-                None$(.or_else(|| $part.challenge(request)))+
-            }
-
             fn options(&self, request: &R) -> RequestOptions {
                 let ($($part,)+) = self;
                 RequestOptions::default()$(.or($part.options(request)))+
@@ -38,14 +33,8 @@ impl_for_tuple!(A a, B b, C c, D d);
 /// [`cost`](crate::ThrottleLayer::cost).
 #[derive(Debug, Clone)]
 pub struct With<K, F> {
-    key: K,
-    set: F,
-}
-
-impl<K, F> With<K, F> {
-    pub(crate) fn new(key: K, set: F) -> Self {
-        Self { key, set }
-    }
+    pub(crate) key: K,
+    pub(crate) set: F,
 }
 
 impl<Q, K, F> KeyExtractor<Q> for With<K, F>
@@ -55,10 +44,6 @@ where
 {
     fn extract(&self, request: &Q) -> Extracted {
         self.key.extract(request)
-    }
-
-    fn challenge(&self, request: &Q) -> Option<&'static str> {
-        self.key.challenge(request)
     }
 
     fn options(&self, request: &Q) -> RequestOptions {
@@ -71,14 +56,23 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
     let mut joined = SmolStrBuilder::new();
     let mut is_exempt = false;
     let mut by_rule = None;
-    for (index, part) in parts.into_iter().enumerate() {
+    let mut parts = parts.into_iter().enumerate();
+    while let Some((index, part)) = parts.next() {
         let key = match part {
             Extracted::Key(key) => key,
             Extracted::Exempt => {
                 is_exempt = true;
                 continue;
             }
-            Extracted::Refused(_) => return part,
+            Extracted::Refused(mut no_key) => {
+                // A credential may be missing, too.
+                let mut challenges = parts.filter_map(|(_, part)| match part {
+                    Extracted::Refused(no_key) => no_key.challenge,
+                    _ => None,
+                });
+                no_key.challenge = no_key.challenge.or_else(|| challenges.next());
+                return Extracted::Refused(no_key);
+            }
             Extracted::Ruled(ruled) => match ruled.key.clone() {
                 Ok(key) => {
                     by_rule.get_or_insert(ruled);

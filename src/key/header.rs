@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderName};
 use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, bearer_token::token};
+use super::{Extracted, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, bearer_token::token};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -144,6 +144,15 @@ impl Header {
         Ok(value.filter(|value| !value.is_empty()))
     }
 
+    /// The scheme of the credential that this header holds.
+    fn challenge(&self) -> Option<&'static str> {
+        is_secret(&self.name).then(|| match self.name.as_str() {
+            "cookie" => "Cookie",
+            name if name.contains("authorization") => "Bearer",
+            _ => "ApiKey",
+        })
+    }
+
     fn key(&self, value: &[u8]) -> SmolStr {
         let text = match self.hashed {
             true => hash(value),
@@ -161,22 +170,15 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
         match self.find(request.headers()) {
             Ok(Some(value)) => Extracted::Key(Key(self.key(value))),
-            Ok(None) => self.without.extracted(|| match self.is_bearer {
-                true => "the request has no bearer token".to_owned(),
-                false => format!("the request has no {} header", self.name),
+            Ok(None) => self.without.extracted(|| NoKey {
+                reason: match self.is_bearer {
+                    true => "the request has no bearer token".into(),
+                    false => format!("the request has no {} header", self.name).into(),
+                },
+                challenge: self.challenge(),
             }),
             Err(problem) => Extracted::Refused(problem.into()),
         }
-    }
-
-    fn challenge(&self, request: &R) -> Option<&'static str> {
-        let is_missing = self.find(request.headers()) == Ok(None);
-        let is_refused = is_missing && self.without == WithoutKey::Refused;
-        (is_refused && is_secret(&self.name)).then(|| match self.name.as_str() {
-            "cookie" => "Cookie",
-            name if name.contains("authorization") => "Bearer",
-            _ => "ApiKey",
-        })
     }
 }
 

@@ -212,9 +212,9 @@ mod tests {
     fn key(request: &Request<()>) -> String {
         match host().extract(request) {
             Extracted::Key(key) => key.to_string(),
-            Extracted::Refused(reason) => {
+            Extracted::Refused(no_key) => {
                 assert_eq!(host().or_exempt().extract(request), Extracted::Exempt);
-                reason.into()
+                no_key.reason.into()
             }
             other => panic!("{other:?}"),
         }

@@ -154,13 +154,6 @@ pub trait KeyExtractor<R> {
     /// The key of this request, or the way to handle it without one.
     fn extract(&self, request: &R) -> Extracted;
 
-    /// The authentication scheme that a request lacks, if it is refused because it has no credential. Default: `None`.
-    ///
-    /// A server then answers with 401 and names the scheme in `WWW-Authenticate`.
-    fn challenge(&self, _: &R) -> Option<&'static str> {
-        None
-    }
-
     /// The cost and the priority of the request, if they depend on the request. Default: none, for those of its rule.
     fn options(&self, _: &R) -> RequestOptions {
         RequestOptions::default()
@@ -182,10 +175,6 @@ impl<R, E: KeyExtractor<R> + ?Sized> KeyExtractor<R> for Arc<E> {
         (**self).extract(request)
     }
 
-    fn challenge(&self, request: &R) -> Option<&'static str> {
-        (**self).challenge(request)
-    }
-
     fn options(&self, request: &R) -> RequestOptions {
         (**self).options(request)
     }
@@ -199,11 +188,21 @@ pub enum Extracted {
     Key(Key),
     /// The request is not limited.
     Exempt,
-    /// The request must not be sent, for this reason, such as "the request has no host".
-    Refused(Cow<'static, str>),
+    /// The request must not be sent.
+    Refused(NoKey),
     /// A rule decides the policy, the key and the cost of the request; made by
     /// [`Limiter::by_rules`](crate::Limiter::by_rules).
     Ruled(Ruled),
+}
+
+/// The reason why a request has no key and must not be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoKey {
+    /// Such as "the request has no host".
+    pub reason: Cow<'static, str>,
+    /// The authentication scheme, if the request lacks a credential. A server then answers with 401, and names the scheme in
+    /// `WWW-Authenticate`.
+    pub challenge: Option<&'static str>,
 }
 
 /// A request that a rule limits; see [`Extracted::Ruled`].
@@ -212,9 +211,8 @@ pub enum Extracted {
 pub struct Ruled {
     /// The rule's policy.
     pub policy: Arc<Policy>,
-    /// The key whose quota the request spends, or the reason why it has none and must not be sent, such as "the request
-    /// has no host".
-    pub key: Result<Key, Cow<'static, str>>,
+    /// The key whose quota the request spends, or the reason why it has none.
+    pub key: Result<Key, NoKey>,
     /// The cost of the request.
     pub cost: u32,
     /// The priority, if the rule has one.
@@ -248,6 +246,8 @@ impl_from! {
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));
     Extracted from String: |text| Extracted::Key(Key::from(text));
+    NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), challenge: None };
+    NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), challenge: None };
 }
 
 impl<K: Into<Key>> From<Option<K>> for Extracted {
@@ -291,7 +291,7 @@ enum WithoutKey {
 }
 
 impl WithoutKey {
-    fn extracted<C: Into<Cow<'static, str>>>(&self, reason: impl FnOnce() -> C) -> Extracted {
+    fn extracted<N: Into<NoKey>>(&self, reason: impl FnOnce() -> N) -> Extracted {
         match self {
             Self::Refused => Extracted::Refused(reason().into()),
             Self::Exempt => Extracted::Exempt,

@@ -194,15 +194,15 @@ impl LimiterBuilder {
         });
         let kind = match self.rules {
             Some(rules) => {
-                if self.parts != PolicyParts::default() {
-                    return Err(BuildError::set_by_rules());
+                if let Some(field) = self.parts.first_set() {
+                    return Err(BuildError::set_by_rules(field));
                 }
                 let dispatcher = Dispatcher::new(store, embedded, "rules".into());
                 Kind::Ruled(Arc::new(Live::new(rules, dispatcher, denials, telemetry)))
             }
             None => {
                 let plan = self.parts.plan()?;
-                let label = plan.policy.shared_label().clone();
+                let label = plan.policy.label.clone();
                 let dispatcher = Dispatcher::new(store, embedded, label);
                 Kind::Plain(Handle::new(&dispatcher, plan, telemetry, denials))
             }

@@ -47,7 +47,6 @@ impl Limiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn rule(&self, name: &str) -> Option<Self> {
         let handle = self.live()?.rule(name)?;
         Some(Self {
@@ -156,7 +155,7 @@ impl Limiter {
         let (key, cost, rule) = match extracted {
             Extracted::Exempt => return Ok(None),
             Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
-            Extracted::Refused(reason) => (Err(reason), 1, RequestOptions::default()),
+            Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
             Extracted::Ruled(ruled) => {
                 let options = RequestOptions {
                     cost: None,
@@ -166,7 +165,7 @@ impl Limiter {
                 (ruled.key, ruled.cost, options)
             }
         };
-        let no_key = |reason| Error::new(Cause::NoKey(reason), handle.refuse_without_key());
+        let no_key = |no_key| Error::new(Cause::NoKey(no_key), handle.refuse_without_key());
         let key = key.map_err(no_key)?;
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
@@ -193,10 +192,6 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
             }
             None => host().extract(request),
         }
-    }
-
-    fn challenge(&self, request: &R) -> Option<&'static str> {
-        self.0.rules()?.challenge(request)
     }
 
     fn options(&self, request: &R) -> RequestOptions {
@@ -230,20 +225,15 @@ impl Live {
         denials: usize,
         telemetry: Settings,
     ) -> Self {
-        let now = Now {
-            rules: rules.clone(),
-            handles: HashMap::new(),
-        };
-        let live = Self {
+        let now = Now::new(rules, &dispatcher, denials, telemetry);
+        Self {
             dispatcher,
             denials,
             telemetry,
             now: Replaceable::new(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
-        };
-        live.reload(rules);
-        live
+        }
     }
 
     /// The handle of the last rule.
@@ -267,11 +257,24 @@ impl Live {
         handles.iter().map(|handle| handle.queues()).sum()
     }
 
-    /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
     pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
         let _one_at_a_time = self.reload.lock();
         let reloaded = Reloaded::of(&self.rules(), &rules);
-        let known = self.dispatcher.handles().into_iter();
+        let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
+        self.now.store(now);
+        reloaded
+    }
+}
+
+impl Now {
+    /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
+    fn new(
+        rules: Rules,
+        dispatcher: &Arc<Dispatcher>,
+        denials: usize,
+        telemetry: Settings,
+    ) -> Self {
+        let known = dispatcher.handles().into_iter();
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
         let known: HashMap<_, _> = known.filter_map(by_name).collect();
         let handles = rules.plans().filter_map(|plan| {
@@ -281,13 +284,12 @@ impl Live {
                     handle.set_plan(plan.clone());
                     handle.clone()
                 }
-                None => Handle::new(&self.dispatcher, plan.clone(), self.telemetry, self.denials),
+                None => Handle::new(dispatcher, plan.clone(), telemetry, denials),
             };
             Some((name, handle))
         });
         let handles = handles.collect();
-        self.now.store(Now { rules, handles });
-        reloaded
+        Self { rules, handles }
     }
 }
 

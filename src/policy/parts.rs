@@ -54,78 +54,97 @@ impl PolicyParts {
         Ok(Plan { policy, fallback })
     }
 
+    /// The first field that has another value than by default.
+    pub(crate) fn first_set(&self) -> Option<&'static str> {
+        let default = Self::default();
+        let fields = [
+            ("name", self.name != default.name),
+            ("quota", self.quotas != default.quotas),
+            ("buffer", self.buffer != default.buffer),
+            ("guard", self.guard != default.guard),
+            ("max_wait", self.max_wait != default.max_wait),
+            ("max_waiting", self.max_waiting != default.max_waiting),
+            ("outage", self.outage != default.outage),
+            ("recovery", self.recovery != default.recovery),
+            ("lost", self.lost != default.lost),
+            ("reserve", self.reserves != default.reserves),
+        ];
+        let first = fields.into_iter().find(|(_, is_set)| *is_set);
+        first.map(|(field, _)| field)
+    }
+
     /// All errors in the parts, with the place of the quota if the error is that of one quota.
     pub(crate) fn flaws(&self) -> Vec<(Option<usize>, BuildError)> {
         let mut flaws = Vec::new();
-        match self.quotas.len() {
-            0 => flaws.push((None, BuildError::new("quota", "at least one is needed"))),
-            1..=MOST_QUOTAS => {}
-            count => {
-                let problem =
-                    format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
-                flaws.push((None, BuildError::new("quota", problem)));
-            }
-        }
         for (place, quota) in self.quotas.iter().enumerate() {
-            let checked = match self.quotas[..place].contains(quota) {
-                true => Err(BuildError::new(
-                    "quota",
-                    format!("`{quota}` is given twice"),
-                )),
-                false => quota.check(),
+            let twice = || BuildError::new("quota", format!("`{quota}` is given twice"));
+            let error = match self.quotas[..place].contains(quota) {
+                true => Some(twice()),
+                false => quota.check().err(),
             };
-            flaws.extend(checked.err().map(|error| (Some(place), error)));
+            flaws.extend(error.map(|error| (Some(place), error)));
         }
-        let units = units_of(self.quotas.iter().map(Quota::unit_name));
-        let concurrent = self.quotas.iter().filter(|it| it.unit_name() == CONCURRENT);
-        if concurrent.count() > 1 {
-            let problem = "there is more than one concurrency limit";
-            flaws.push((None, BuildError::new("quota", problem)));
+        let mut add = |field, problem: String| flaws.push((None, BuildError::new(field, problem)));
+        let quotas = self.quotas.iter();
+        let units = units_of(quotas.clone().map(Quota::unit_name));
+        let count = self.quotas.len();
+        if count == 0 {
+            add("quota", "at least one is needed".into());
+        }
+        if count > MOST_QUOTAS {
+            let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
+            add("quota", problem);
+        }
+        let is_concurrent = |quota: &&Quota| quota.unit_name() == CONCURRENT;
+        if quotas.clone().filter(is_concurrent).count() > 1 {
+            add("quota", "there is more than one concurrency limit".into());
         }
         if units.len() > MOST_UNITS {
             let count = units.len();
             let problem =
                 format!("they count {count} units, and at most {MOST_UNITS} may be joined");
-            flaws.push((None, BuildError::new("quota", problem)));
+            add("quota", problem);
         }
-        if units.len() > 1 && self.quotas.len() > MOST_IN_UNITS {
+        if units.len() > 1 && count > MOST_IN_UNITS {
             let problem = format!("at most {MOST_IN_UNITS} may be joined that count several units");
-            flaws.push((None, BuildError::new("quota", problem)));
+            add("quota", problem);
         }
         for unit in units {
-            let alike = self.quotas.iter().filter(|quota| quota.unit_name() == unit);
-            let mut costs = alike.filter_map(Quota::own_default_cost);
+            let alike = quotas.clone().filter(|quota| quota.unit_name() == unit);
+            let mut costs = alike.filter_map(|quota| quota.default_cost);
             if let Some(first) = costs.next()
                 && costs.any(|cost| cost != first)
             {
-                let problem = format!("the quotas of {unit} have different default costs");
-                flaws.push((None, BuildError::new("quota", problem)));
+                add(
+                    "quota",
+                    format!("the quotas of {unit} have different default costs"),
+                );
             }
         }
-        let name = self.name.as_ref().map(|name| check_name("name", name));
-        flaws.extend(name.and_then(Result::err).map(|error| (None, error)));
+        if let Some(problem) = self.name.as_deref().and_then(name_problem) {
+            add("name", problem);
+        }
         for (field, span) in [("buffer", Some(self.buffer)), ("guard", self.guard)] {
             if let Some(span) = span.filter(|span| *span > LONGEST_SPAN) {
-                let problem = format!("{span:?} is longer than {LONGEST_SPAN:?}");
-                flaws.push((None, BuildError::new(field, problem)));
+                add(field, format!("{span:?} is longer than {LONGEST_SPAN:?}"));
             }
         }
         if self.guard == Some(Duration::ZERO) {
-            let problem = "is zero, so no permit would be valid";
-            flaws.push((None, BuildError::new("guard", problem)));
+            add("guard", "is zero, so no permit would be valid".into());
         }
         let is_part = |part: &f64| (0.0..=1.0).contains(part);
         let sum: f64 = self.reserves.iter().sum();
         if let Some(part) = self.reserves.iter().find(|part| !is_part(part)) {
-            let problem = format!("{part} is not from 0 to 1");
-            flaws.push((None, BuildError::new("reserve", problem)));
+            add("reserve", format!("{part} is not from 0 to 1"));
         } else if sum > 1.0 + 1e-9 {
-            let problem = format!("{sum} is reserved in all, which is more than 1");
-            flaws.push((None, BuildError::new("reserve", problem)));
+            add(
+                "reserve",
+                format!("{sum} is reserved in all, which is more than 1"),
+            );
         }
         if self.max_waiting == Some(0) {
             let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
-            flaws.push((None, BuildError::new("max_waiting", problem)));
+            add("max_waiting", problem.into());
         }
         let fallback = match self.outage.fallback(self) {
             // Errors in the quotas are errors in their shares, too.
@@ -151,7 +170,7 @@ impl PolicyParts {
         let unit_names = interned_units(&names);
         let units = names.into_iter().map(|name| {
             let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
-            let own = quotas.clone().find_map(Quota::own_default_cost);
+            let own = quotas.clone().find_map(|quota| quota.default_cost);
             let is_request = [REQUESTS, CONCURRENT].contains(&name);
             PolicyUnit {
                 name,
@@ -189,13 +208,11 @@ fn label(quotas: &[Quota]) -> String {
 }
 
 /// Names and prefixes are part of the names of Redis keys, where braces make the hash tag.
-pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), BuildError> {
+pub(crate) fn name_problem(name: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
-    if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
-        let problem = format!("{name:?} is not 1 to 128 visible ASCII characters without braces");
-        return Err(BuildError::new(field, problem));
-    }
-    Ok(())
+    let is_valid = (1..=128).contains(&name.len()) && name.bytes().all(fits);
+    let problem = || format!("{name:?} is not 1 to 128 visible ASCII characters without braces");
+    (!is_valid).then(problem)
 }
 
 /// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too

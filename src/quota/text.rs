@@ -38,7 +38,10 @@ impl fmt::Display for Quota {
         write!(f, "{}", self.limit)?;
         let is_rate = !matches!(self.algorithm, Algorithm::Concurrent { .. });
         if is_rate || !self.window.is_zero() {
-            write!(f, "/{}", Window(self.window))?;
+            let window = Window(self.window).to_string();
+            let unit = window.strip_prefix('1');
+            let unit = unit.filter(|unit| unit.bytes().all(|it| it.is_ascii_alphabetic()));
+            write!(f, "/{}", unit.unwrap_or(&window))?;
         }
         match self.algorithm {
             Algorithm::SlidingLog => Ok(()),
@@ -57,13 +60,7 @@ impl fmt::Display for Quota {
                 start: WindowStart::FirstRequest,
             } => f.write_str(" fixed-window start=first-request"),
             Algorithm::Concurrent { lease } => {
-                let lease = Window(lease).to_string();
-                let one = if lease.starts_with(|it: char| it.is_ascii_digit()) {
-                    ""
-                } else {
-                    "1"
-                };
-                write!(f, " concurrent lease={one}{lease}")
+                write!(f, " concurrent lease={}", Window(lease))
             }
         }?;
         if self.unit != REQUESTS && self.unit != CONCURRENT {
@@ -249,7 +246,7 @@ fn quote(text: &str) -> String {
     }
 }
 
-/// A window as a unit alone, or as counts of units from large to small.
+/// A window as counts of units from large to small.
 struct Window(Duration);
 
 impl fmt::Display for Window {
@@ -257,9 +254,6 @@ impl fmt::Display for Window {
         let mut rest = self.0.as_nanos();
         for (symbol, nanos) in UNITS {
             let nanos = u128::from(nanos);
-            if self.0.as_nanos() == nanos {
-                return f.write_str(symbol);
-            }
             if rest >= nanos {
                 write!(f, "{}{symbol}", rest / nanos)?;
             }

@@ -7,7 +7,7 @@ use super::error::{Mistakes, RulesError, place_in};
 use super::key::{RuleKey, RuleShare};
 use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
-use crate::policy::{PolicyParts, check_name};
+use crate::policy::{PolicyParts, name_problem};
 
 pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
     if rules.is_empty() {
@@ -28,8 +28,7 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
         }
         let conditions = Conditions::of(&rule, &mut mistakes);
         let is_for_all = rule.host.0.is_none() && rule.method.0.is_none() && rule.path.0.is_none();
-        let has_headers = rule.header.0.as_ref().is_some_and(|it| !it.is_empty());
-        if place == last && (!is_for_all || has_headers) {
+        if place == last && (!is_for_all || rule.header.iter().next().is_some()) {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
             mistakes.add("", problem);
@@ -74,7 +73,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         }
     };
     let mut reserves = [0.0; 5];
-    for (&priority, &part) in rule.reserve.0.iter().flatten() {
+    for (&priority, &part) in rule.reserve.iter() {
         reserves[priority as usize] = part;
     }
     let parts = PolicyParts {
@@ -120,9 +119,8 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
 }
 
 fn check_exempt(rule: &Rule, mistakes: &mut Mistakes) {
-    let name = rule.name.0.as_ref().map(|name| check_name("name", name));
-    if let Some(Err(error)) = name {
-        mistakes.add("name", error.detail());
+    if let Some(problem) = rule.name.0.as_deref().and_then(name_problem) {
+        mistakes.add("name", problem);
     }
     let allowed = Rule {
         name: rule.name.clone(),

@@ -21,6 +21,14 @@ pub(super) struct Conditions {
     headers: Vec<HeaderCondition>,
 }
 
+/// A request that meets all conditions.
+pub(super) struct Matched<'a, R> {
+    pub(super) request: &'a R,
+    pub(super) host: Option<&'a Authority<'a>>,
+    /// The template that the path matches, if the rule has templates.
+    pub(super) route: Option<&'a Key>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HeaderCondition {
     name: HeaderName,
@@ -41,7 +49,7 @@ impl Conditions {
             Templates::default()
         });
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, wanted) in rule.header.0.iter().flatten() {
+        for (name, wanted) in rule.header.iter() {
             match HeaderCondition::new(name, wanted.clone()) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");
@@ -58,16 +66,13 @@ impl Conditions {
         }
     }
 
-    /// Returns the template that the path matches, if the rule has templates; `None` if the request does not meet a
-    /// condition.
-    ///
-    /// Calls `missed` for the first condition that it does not meet, with a function that returns the reason.
-    pub(super) fn check<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
+    /// Calls `missed` for the first condition that the request does not meet, with a function that returns the reason.
+    pub(super) fn check<'a, R: RequestHead>(
+        &'a self,
+        request: &'a R,
+        host: Option<&'a Authority<'a>>,
         missed: impl FnOnce(&dyn Fn() -> String),
-    ) -> Option<Option<&Key>> {
+    ) -> Option<Matched<'a, R>> {
         let is_host = || host.is_some_and(|host| self.hosts.iter().any(|it| it.matches(host)));
         if !self.hosts.is_empty() && !is_host() {
             let hosts = || joined(&self.hosts, " or ");
@@ -87,7 +92,7 @@ impl Conditions {
             });
             return None;
         }
-        let (path, paths) = (request.path(), self.paths.all());
+        let (path, paths) = (request.path(), &self.paths.0);
         let route = self.paths.find(method, path).map(|it| &it.key);
         if route.is_none() && !paths.is_empty() {
             let keys = || joined(paths.iter().map(|it| &it.key), " or ");
@@ -99,7 +104,11 @@ impl Conditions {
             missed(&|| header.to_string());
             return None;
         }
-        Some(route)
+        Some(Matched {
+            request,
+            host,
+            route,
+        })
     }
 
     /// True if every request that meets the other conditions certainly meets these.
@@ -120,7 +129,7 @@ impl Conditions {
 
     /// Each combination of a method and a template that a request can meet, with the method common to both.
     fn methods_and_paths(&self) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
-        each(self.paths.all()).flat_map(|path| {
+        each(&self.paths.0).flat_map(|path| {
             let own = path.and_then(|path| path.method.as_ref());
             let methods = each(&self.methods).filter_map(move |method| common(method, own));
             methods.map(move |method| (method, path))

@@ -1,6 +1,7 @@
 //! Rules in a file: [`Rules::read`].
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Given, Parsed, Rule, Values};
+use super::rule::{Given, Map, Parsed, Rule, Values};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::{Quota, parse_duration};
@@ -183,5 +184,33 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Values<T>, S::Error> {
         Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Values)
+    }
+}
+
+impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Unique(PhantomData))
+    }
+}
+
+/// Formats such as JSON allow the same key twice.
+struct Unique<K, V>(PhantomData<(K, V)>);
+
+impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
+    type Value = Map<K, V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Map<K, V>, M::Error> {
+        let mut table = BTreeMap::new();
+        while let Some(key) = map.next_key::<K>()? {
+            if table.contains_key(&key) {
+                return Err(M::Error::custom(format!("{key:?} is listed twice")));
+            }
+            table.insert(key, map.next_value()?);
+        }
+        Ok(Map(table))
     }
 }

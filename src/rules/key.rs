@@ -1,14 +1,12 @@
 //! The key of a rule: [`KeyPart`].
 
-use std::borrow::Cow;
-
 use ipnet::IpNet;
 
-use super::conditions::parse_header_name;
+use super::conditions::{Matched, parse_header_name};
 use super::error::Mistakes;
 use super::rule::Rule;
 use crate::key::{
-    self, Authority, ClientIp, Extracted, Header, Key, KeyExtractor as _, RequestHead, join,
+    self, ClientIp, Extracted, Header, Key, KeyExtractor as _, NoKey, RequestHead, join,
     parse_network,
 };
 use crate::priority::Share;
@@ -84,13 +82,8 @@ impl RuleShare {
     }
 
     /// The share of a request, if it has the part that names it.
-    pub(super) fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Option<Share> {
-        match self.part.extract(request, host, route) {
+    pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Option<Share> {
+        match self.part.extract(matched) {
             Extracted::Key(name) => Some(Share::new(name.as_str(), self.weight)),
             _ => None,
         }
@@ -123,29 +116,16 @@ impl RuleKey {
     }
 
     /// The key of a request, or the reason why it has none.
-    pub(super) fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Result<Key, Cow<'static, str>> {
+    pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Result<Key, NoKey> {
         let extracted = match &self.0[..] {
-            [part] => part.extract(request, host, route),
-            parts => join(parts.iter().map(|part| part.extract(request, host, route))),
+            [part] => part.extract(matched),
+            parts => join(parts.iter().map(|part| part.extract(matched))),
         };
         match extracted {
             Extracted::Key(key) => Ok(key),
-            Extracted::Refused(reason) => Err(reason),
+            Extracted::Refused(no_key) => Err(no_key),
             Extracted::Exempt | Extracted::Ruled(_) => Err("the request has no key".into()),
         }
-    }
-
-    /// The scheme of the credential that a request lacks.
-    pub(super) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
-        self.0.iter().find_map(|part| match part {
-            Part::Header(header) => header.challenge(request),
-            _ => None,
-        })
     }
 }
 
@@ -169,15 +149,11 @@ impl Part {
         })
     }
 
-    fn extract<R: RequestHead>(
-        &self,
-        request: &R,
-        host: Option<&Authority<'_>>,
-        route: Option<&Key>,
-    ) -> Extracted {
+    fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Extracted {
+        let request = matched.request;
         match self {
-            Self::Host => key::host().key_of(host),
-            Self::Route => route.cloned().into(),
+            Self::Host => key::host().key_of(matched.host),
+            Self::Route => matched.route.cloned().into(),
             Self::ClientIp(client_ip) => client_ip.extract(request),
             Self::Header(header) => header.extract(request),
             Self::Method => request.method().as_str().into(),
@@ -189,6 +165,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Authority;
 
     #[test]
     fn each_part_works_like_the_extractor_of_its_name() {
@@ -221,9 +198,13 @@ mod tests {
             let mut mistakes = Mistakes::default();
             let key = RuleKey::of(&rule, &mut mistakes);
             mistakes.finish().unwrap();
-            let host = Authority::of(&request);
-            let key = key.extract(&request, host.as_ref(), Some(&"/a/{b}".into()));
-            let key = key.map_or_else(Cow::into_owned, |key| key.to_string());
+            let (host, route) = (Authority::of(&request), "/a/{b}".into());
+            let key = key.extract(&Matched {
+                request: &request,
+                host: host.as_ref(),
+                route: Some(&route),
+            });
+            let key = key.map_or_else(|it| it.reason.into(), |key| key.to_string());
             let is_hashed = expected == "sha256:" && key.starts_with(expected);
             assert!(is_hashed || key == expected, "{key}");
         }

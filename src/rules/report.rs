@@ -55,7 +55,6 @@ impl Rules {
     /// );
     /// # Ok::<_, tower_throttle::rules::RulesError>(())
     /// ```
-    #[must_use]
     pub fn explain<R: RequestHead>(&self, request: &R) -> Explanation {
         let mut misses = Vec::new();
         let (place, ruled) = self.find(request, |place, reason| {
@@ -97,7 +96,7 @@ impl fmt::Display for Explanation {
                 let quotas = joined(ruled.policy.quotas(), " and ");
                 write!(f, "{quotas} for the key {key:?}")?;
             }
-            Err(refusal) => return write!(f, "refused, because {refusal}"),
+            Err(no_key) => return write!(f, "refused, because {}", no_key.reason),
         }
         match ruled.cost {
             1 => Ok(()),
@@ -137,14 +136,13 @@ impl Rules {
     /// );
     /// # Ok::<_, tower_throttle::rules::RulesError>(())
     /// ```
-    #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let places = 0..self.len();
         places.filter_map(|place| self.warning(place)).collect()
     }
 
     fn warning(&self, place: usize) -> Option<Warning> {
-        let (before, rest) = self.entries().split_at(place);
+        let (before, rest) = self.0.split_at(place);
         let rule = &rest.first()?.conditions;
         let by = before.iter().position(|it| it.conditions.cover(rule))?;
         Some(Warning {
@@ -200,9 +198,9 @@ pub struct Reloaded {
 impl Reloaded {
     pub(crate) fn of(before: &Rules, after: &Rules) -> Self {
         let mut reloaded = Self::default();
-        let mut old: Vec<_> = before.entries().iter().map(Some).collect();
+        let mut old: Vec<_> = before.0.iter().map(Some).collect();
         let mut last = None;
-        for (place, entry) in after.entries().iter().enumerate() {
+        for (place, entry) in after.0.iter().enumerate() {
             let was = match &entry.name {
                 Some(name) => before.place(name),
                 None => old.iter().position(|old| *old == Some(entry)),

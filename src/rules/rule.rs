@@ -42,7 +42,7 @@ pub struct Rule {
     pub(super) host: List<String>,
     pub(super) method: List<String>,
     pub(super) path: List<String>,
-    pub(super) header: Given<BTreeMap<String, Wanted>>,
+    pub(super) header: Given<Map<String, Wanted>>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
@@ -50,7 +50,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<BTreeMap<Priority, f64>>,
+    pub(super) reserve: Given<Map<Priority, f64>>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -70,6 +70,10 @@ pub(super) struct Given<T>(pub(super) Option<T>);
 pub(super) struct Values<T>(pub(super) Vec<T>);
 
 pub(super) type List<T> = Given<Values<T>>;
+
+/// Values by their keys. In a file, a key that is listed twice is an error.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Map<K, V>(pub(super) BTreeMap<K, V>);
 
 /// A value, or the problem with its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +110,17 @@ impl<T> List<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|values| &values.0)
+    }
+}
+
+impl<K: Ord, V> Given<Map<K, V>> {
+    fn insert(&mut self, key: K, value: V) {
+        let table = self.0.get_or_insert_with(|| Map(BTreeMap::new()));
+        table.0.insert(key, value);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.0.iter().flat_map(|table| &table.0)
     }
 }
 
@@ -170,8 +185,7 @@ impl Rule {
     }
 
     fn wants(mut self, name: String, wanted: Wanted) -> Self {
-        let headers = self.header.0.get_or_insert_default();
-        headers.insert(name, wanted);
+        self.header.insert(name, wanted);
         self
     }
 
@@ -225,8 +239,7 @@ impl Rule {
     /// Guarantees requests of a priority a part of the capacity; see
     /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
     pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
-        let reserves = self.reserve.0.get_or_insert_default();
-        reserves.insert(priority, part);
+        self.reserve.insert(priority, part);
         self
     }
 

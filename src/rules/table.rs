@@ -19,7 +19,7 @@ use crate::priority::Priority;
 /// limiter, give it another one by [`Limiter::reload`](crate::Limiter::reload). Tables are equal if their rules and the order
 /// are equal, in whatever format they were written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rules(Arc<[Entry]>);
+pub struct Rules(pub(super) Arc<[Entry]>);
 
 /// One rule.
 #[derive(Debug, PartialEq)]
@@ -77,7 +77,6 @@ impl Rules {
     }
 
     /// The number of rules; at least one.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -104,10 +103,6 @@ impl Rules {
         self.names().position(|it| it == Some(name))
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
-        &self.0
-    }
-
     pub(super) fn rule_ref(&self, place: usize) -> RuleRef {
         RuleRef {
             place,
@@ -128,25 +123,18 @@ impl Rules {
         let host = host.as_ref();
         for (place, entry) in self.0.iter().enumerate() {
             let missed = |reason: &dyn Fn() -> String| missed(place, reason);
-            if let Some(route) = entry.conditions.check(request, host, missed) {
+            if let Some(matched) = entry.conditions.check(request, host, missed) {
                 let ruled = entry.limit.as_ref().map(|limit| Ruled {
                     policy: limit.plan.policy.clone(),
-                    key: limit.key.extract(request, host, route),
+                    key: limit.key.extract(&matched),
                     cost: limit.cost,
                     priority: limit.priority,
-                    share: (limit.share.as_ref())
-                        .and_then(|share| share.extract(request, host, route)),
+                    share: limit.share.as_ref().and_then(|it| it.extract(&matched)),
                 });
                 return (place, ruled);
             }
         }
         unreachable!("the last rule matches every request")
-    }
-
-    /// The scheme of the credential that a request lacks under its rule.
-    pub(crate) fn challenge<R: RequestHead>(&self, request: &R) -> Option<&'static str> {
-        let (place, _) = self.find(request, |_, _| {});
-        self.0[place].limit.as_ref()?.key.challenge(request)
     }
 }
 

@@ -80,7 +80,6 @@ struct Shown {
 
 impl ManualClock {
     /// A clock that stands still at midnight, 2025-01-01 UTC.
-    #[must_use]
     pub fn new() -> Self {
         Self::started(None)
     }
@@ -109,7 +108,6 @@ impl ManualClock {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn running() -> Self {
         Self::started(Some(Instant::now()))
     }
@@ -120,7 +118,6 @@ impl ManualClock {
     }
 
     /// The time that it shows.
-    #[must_use]
     pub fn now(&self) -> SystemTime {
         UNIX_EPOCH + self.0.lock().now()
     }

@@ -188,7 +188,6 @@ pub struct Answered {
 
 impl Call {
     #[doc(hidden)]
-    #[must_use]
     pub fn new(key: &Key, policy: &Policy, operation: &Operation) -> Self {
         Self {
             key: key.clone(),
@@ -198,19 +197,16 @@ impl Call {
     }
 
     /// The limiter's key.
-    #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// The policy. State belongs to the pair of its name and the key.
-    #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
     #[doc(hidden)]
-    #[must_use]
     pub fn operation(&self) -> &Operation {
         &self.operation
     }

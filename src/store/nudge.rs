@@ -23,7 +23,6 @@ impl Call {
     }
 
     /// The message to other processes after this call, if there is one.
-    #[must_use]
     pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
         if !self.may_nudge() {
             return None;
@@ -39,13 +38,11 @@ impl Call {
 
 impl Nudge {
     /// The key.
-    #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// The message as bytes.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.put([7; 2], self.next);
@@ -54,7 +51,6 @@ impl Nudge {
     }
 
     /// Reads a message. Returns `None` if it is another one.
-    #[must_use]
     pub fn decode(message: &[u8]) -> Option<Self> {
         let mut message = Reader(message);
         let next = message.numbers([7; 2]).ok()?;

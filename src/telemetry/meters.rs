@@ -68,7 +68,7 @@ struct UnitMeters {
 impl Meters {
     pub(super) fn new(Settings { key_labels }: Settings, policy: &Policy) -> Self {
         let policy_units = policy.units();
-        let policy = SharedString::from_shared(policy.shared_label().clone());
+        let policy = SharedString::from_shared(policy.label.clone());
         let values = slice::from_ref(&policy);
         with_recorder(|recorder| {
             describe(recorder);

@@ -104,7 +104,6 @@ struct Script {
 
 impl FailingStore {
     /// A store that works.
-    #[must_use]
     pub fn new(store: MemoryStore) -> Self {
         Self {
             store,
@@ -114,7 +113,6 @@ impl FailingStore {
 
     /// Sets how long each answer takes, and each failure, by tokio's clock. Default: one turn of the runtime, in
     /// which no time passes.
-    #[must_use]
     pub fn latency(self, latency: Duration) -> Self {
         self.set_latency(latency);
         self
@@ -148,19 +146,16 @@ impl FailingStore {
     }
 
     /// The number of calls, without [pings](Self::pings). A call is a batch: it may be for many keys.
-    #[must_use]
     pub fn calls(&self) -> u64 {
         self.script.lock().calls
     }
 
     /// The number of [pings](Store::ping). Limiters ping a store before their first call and while it is out.
-    #[must_use]
     pub fn pings(&self) -> u64 {
         self.script.lock().pings
     }
 
     /// The number of calls and pings that failed.
-    #[must_use]
     pub fn failures(&self) -> u64 {
         self.script.lock().failures
     }

@@ -107,7 +107,6 @@ pub struct Busiest {
 
 impl History {
     /// A history without events.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -124,19 +123,16 @@ impl History {
     }
 
     /// How many events there are, whatever they weigh.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
     /// Whether there are no events.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
     /// What all events weigh together.
-    #[must_use]
     pub fn weight(&self) -> u64 {
         self.events.iter().map(|event| event.weight).sum()
     }
@@ -147,20 +143,17 @@ impl History {
     }
 
     /// From the first event to the last; `None` without events.
-    #[must_use]
     pub fn span(&self) -> Option<Duration> {
         Some(self.events.last()?.at - self.events.first()?.at)
     }
 
     /// The most, by weight, that any half-open interval `[start, start + window)` holds.
-    #[must_use]
     pub fn most_in_any(&self, window: Duration) -> u64 {
         self.busiest(window).map_or(0, |busiest| busiest.weight)
     }
 
     /// The interval that holds the most, the earliest of them if several do; `None` without events
     /// or with a zero window, which holds nothing.
-    #[must_use]
     pub fn busiest(&self, window: Duration) -> Option<Busiest> {
         if window.is_zero() {
             return None;
@@ -192,7 +185,6 @@ impl History {
     ///
     /// This is the looser promise of a fixed window that is aligned to the clock; events must be
     /// measured from the origin to which the windows are aligned, such as the time since 1970.
-    #[must_use]
     pub fn most_in_aligned(&self, window: Duration) -> u64 {
         if window.is_zero() {
             return 0;

@@ -12,7 +12,7 @@ use super::inbound::Refused;
 use super::waiting::{Stopped, Waiting};
 use crate::acquire::{Acquire, Error};
 use crate::feedback::Applying;
-use crate::permit::{Permit, Place};
+use crate::permit::Permit;
 
 /// The difference between a layer for clients and one for servers: which permit a request needs, what happens without
 /// one, and what becomes of the response.
@@ -36,11 +36,8 @@ pub trait Direction<S: Service<Q>, Q> {
     fn complete(
         &self,
         departed: &mut Option<Departed>,
-        response: &mut S::Response,
-    ) -> Option<Applying>;
-
-    /// The response of the throttled service, which holds the place of the request.
-    fn hold(&self, response: S::Response, place: Option<Place>) -> Self::Response;
+        response: S::Response,
+    ) -> (Self::Response, Option<Applying>);
 
     /// Converts an error of the service inside. The request may have a permit.
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> Self::Error;
@@ -64,15 +61,16 @@ pin_project! {
     pub struct ResponseFuture<S, Q, L>
     where
         S: Service<Q>,
+        L: Direction<S, Q>,
     {
         #[pin]
-        stage: Stage<S, Q, S::Future, S::Response>,
+        stage: Stage<S, Q, S::Future, L::Response>,
         // It stays in its place, as moving it takes longer than its use.
         departed: Option<Departed>,
         layer: Arc<L>,
     }
 
-    impl<S: Service<Q>, Q, L> PinnedDrop for ResponseFuture<S, Q, L> {
+    impl<S: Service<Q>, Q, L: Direction<S, Q>> PinnedDrop for ResponseFuture<S, Q, L> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // The service has the request, even if its call has panicked.
@@ -99,7 +97,6 @@ pin_project! {
         Applying {
             applying: Applying,
             response: Option<A>,
-            place: Option<Place>,
         },
         Done,
     }
@@ -150,7 +147,7 @@ where
                     }
                 },
                 StageProjection::Calling { response } => {
-                    let mut response = match response.poll(cx) {
+                    let response = match response.poll(cx) {
                         Poll::Ready(Ok(response)) => response,
                         Poll::Ready(Err(error)) => break Err(layer.fail(departed.take(), error)),
                         Poll::Pending => {
@@ -161,25 +158,17 @@ where
                             break layer.abort(departed.take(), lost);
                         }
                     };
-                    let permit = departed.as_mut().and_then(|it| it.as_mut().ok());
-                    let place = permit.and_then(Permit::take_place);
-                    match layer.complete(departed, &mut response) {
-                        Some(applying) => stage.set(Stage::Applying {
-                            applying,
-                            response: Some(response),
-                            place,
-                        }),
-                        None => break Ok(layer.hold(response, place)),
+                    match layer.complete(departed, response) {
+                        (response, None) => break Ok(response),
+                        (response, Some(applying)) => {
+                            let response = Some(response);
+                            stage.set(Stage::Applying { applying, response });
+                        }
                     }
                 }
-                StageProjection::Applying {
-                    applying,
-                    response,
-                    place,
-                } => {
+                StageProjection::Applying { applying, response } => {
                     let _ = ready!(applying.as_mut().poll(cx));
-                    let response = response.take().expect("it is taken once");
-                    break Ok(layer.hold(response, place.take()));
+                    break Ok(response.take().expect("it is taken once"));
                 }
                 StageProjection::Done => panic!("polled after it was ready"),
             }
@@ -196,7 +185,7 @@ fn give_back(departed: &mut Option<Departed>) {
     }
 }
 
-impl<S: Service<Q>, Q, L> fmt::Debug for ResponseFuture<S, Q, L> {
+impl<S: Service<Q>, Q, L: Direction<S, Q>> fmt::Debug for ResponseFuture<S, Q, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

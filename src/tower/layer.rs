@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
-use super::report::{InExtensions, NoReport, Report};
+use super::report::{Admission, InExtensions, NoReport, Report};
 use super::service::{SharedLayer, Throttle};
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
@@ -18,7 +18,7 @@ use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Advice, Applying, Feedback, Headers, NoFeedback};
 use crate::key::{KeyExtractor, With};
 use crate::limiter::{ByRules, Limiter};
-use crate::permit::{Departure, Permit, Place};
+use crate::permit::Permit;
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
@@ -193,7 +193,7 @@ impl<K, D> ThrottleLayer<K, D> {
     where
         W: Fn(&Q) -> RequestOptions + Clone,
     {
-        self.map_key(|key| With::new(key, set))
+        self.map_key(|key| With { key, set })
     }
 
     fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, D> {
@@ -261,7 +261,16 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     where
         F: Feedback<A> + Clone,
     {
-        self.map(|report, feedback| (report, feedback::and_cost(feedback, settle)))
+        self.map(|report, feedback| {
+            let feedback = move |response: &A| {
+                let advice = feedback.read(response);
+                match settle(response) {
+                    Some(cost) => advice.and(Advice::settle(cost)),
+                    None => advice,
+                }
+            };
+            (report, feedback)
+        })
     }
 
     /// Sets how responses report the departure. Default: [`InExtensions`].
@@ -351,10 +360,6 @@ where
         Some(Err(error.into()))
     }
 
-    fn hold(&self, response: S::Response, place: Option<Place>) -> R::Response {
-        self.direction.report.hold(response, place)
-    }
-
     fn abort(&self, _: Option<Departed>, error: Error) -> Result<R::Response, BoxError> {
         Err(error.into())
     }
@@ -362,10 +367,12 @@ where
     fn complete(
         &self,
         departed: &mut Option<Departed>,
-        response: &mut S::Response,
-    ) -> Option<Applying> {
-        let permit = departed.as_ref()?.as_ref().ok()?;
-        let advice = self.direction.feedback.read(response);
+        response: S::Response,
+    ) -> (R::Response, Option<Applying>) {
+        let Some(Ok(permit)) = departed else {
+            return (self.direction.report.report(response, None), None);
+        };
+        let advice = self.direction.feedback.read(&response);
         self.direction.complete(permit, &advice, response)
     }
 
@@ -385,18 +392,16 @@ impl<R, F> Outbound<R, F> {
     /// Adds to the response how its request departed, and applies what it says.
     pub(super) fn complete<A>(
         &self,
-        permit: &Permit,
+        permit: &mut Permit,
         advice: &Advice,
-        response: &mut A,
-    ) -> Option<Applying>
+        response: A,
+    ) -> (R::Response, Option<Applying>)
     where
         R: Report<A>,
     {
-        if let Some(charge) = feedback::settle(permit, advice.cost()) {
-            self.report.charge(charge, response);
-        }
-        self.report.report(Departure::from(permit), response);
-        feedback::apply(permit, advice)
+        let admission = Admission::new(permit, advice.cost());
+        let applying = feedback::apply(permit, advice);
+        (self.report.report(response, Some(admission)), applying)
     }
 }
 

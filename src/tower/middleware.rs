@@ -9,7 +9,6 @@ use reqwest_middleware::{Middleware, Next, Result};
 use super::layer::{Outbound, ThrottleLayer};
 use super::report::InExtensions;
 use crate::acquire::{Error, unless_lost};
-use crate::body;
 use crate::cost::RequestOptions;
 use crate::feedback::{Advice, Feedback, Headers};
 use crate::key::KeyExtractor;
@@ -129,7 +128,7 @@ where
         let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
         let answered = unless_lost(next.run(request, extensions), |cx| permit.poll_lost(cx));
-        let mut response = match answered.await.map_err(refused)? {
+        let response = match answered.await.map_err(refused)? {
             Ok(response) => response,
             Err(error) => {
                 if let reqwest_middleware::Error::Reqwest(error) = &error
@@ -141,17 +140,17 @@ where
                 return Err(error);
             }
         };
-        let place = permit.take_place();
         // The response of another host, to which the client was redirected, says nothing of this key.
         let advice = match response.url().origin() == origin {
             true => self.direction.feedback.read(&response),
             false => Advice::none(),
         };
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
-        if let Some(applying) = self.direction.complete(&permit, &advice, &mut response) {
+        let (response, applying) = self.direction.complete(&mut permit, &advice, response);
+        if let Some(applying) = applying {
             let _ = applying.await;
         }
-        Ok(body::hold(response, place))
+        Ok(response)
     }
 }
 

@@ -12,7 +12,7 @@ mod waiting;
 pub use self::{
     future::ResponseFuture,
     layer::{Outbound, ThrottleLayer},
-    report::{InExtensions, NoReport, Report},
+    report::{Admission, InExtensions, NoReport, Report},
     service::{Shared, SharedLayer, Throttle},
 };
 

@@ -1,12 +1,14 @@
 //! Reports in responses how requests departed: [`Report`].
 
-use http::Response;
+use http::{Extensions, Response};
 
 #[cfg(feature = "reqwest")]
 use crate::body;
 use crate::body::HeldBody;
 use crate::charge::Charge;
-use crate::permit::{Departure, Place};
+use crate::cost::Cost;
+use crate::feedback;
+use crate::permit::{Departure, Permit, Place};
 
 /// Adds to a response how its request departed.
 ///
@@ -29,27 +31,50 @@ pub trait Report<R> {
     /// The response of the throttled service.
     type Response;
 
-    /// Adds to the response how its request departed.
-    fn report(&self, departure: Departure, response: &mut R);
+    /// Adds to the response how its request was admitted, unless that was exempt.
+    fn report(&self, response: R, admission: Option<Admission>) -> Self::Response;
+}
 
-    /// Adds the charge to the response, if the quotas count something else than requests. Default: it is dropped, which
-    /// keeps the estimate.
-    fn charge(&self, _: Charge, _: &mut R) {}
+/// How a request was admitted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Admission {
+    /// How it departed.
+    pub departure: Departure,
+    /// Its charge, if the quotas count something else than requests. If it is dropped, the estimate counts.
+    pub charge: Option<Charge>,
+    /// Its place, if there is one. If it is dropped, the request is no longer in progress.
+    pub place: Option<Place>,
+}
 
-    /// The response of the throttled service. It may hold the place of the request, if there is one: if the place is dropped,
-    /// the request is no longer in progress.
-    fn hold(&self, response: R, place: Option<Place>) -> Self::Response;
+impl Admission {
+    /// Corrects the charge, if the actual cost is known.
+    pub(super) fn new(permit: &mut Permit, actual: Option<&Cost>) -> Self {
+        Self {
+            place: permit.take_place(),
+            charge: feedback::settle(permit, actual),
+            departure: Departure::from(&*permit),
+        }
+    }
+
+    /// Returns the place.
+    fn put_into(self, extensions: &mut Extensions) -> Option<Place> {
+        extensions.insert(self.departure);
+        if let Some(charge) = self.charge {
+            extensions.insert(charge);
+        }
+        self.place
+    }
 }
 
 /// The request is in progress until the response.
 impl<R, F: Fn(Departure, &mut R)> Report<R> for F {
     type Response = R;
 
-    fn report(&self, departure: Departure, response: &mut R) {
-        self(departure, response);
-    }
-
-    fn hold(&self, response: R, _: Option<Place>) -> R {
+    fn report(&self, mut response: R, admission: Option<Admission>) -> R {
+        if let Some(Admission { departure, .. }) = admission {
+            self(departure, &mut response);
+        }
         response
     }
 }
@@ -62,15 +87,8 @@ pub struct InExtensions;
 impl<B> Report<Response<B>> for InExtensions {
     type Response = Response<HeldBody<B>>;
 
-    fn report(&self, departure: Departure, response: &mut Response<B>) {
-        response.extensions_mut().insert(departure);
-    }
-
-    fn charge(&self, charge: Charge, response: &mut Response<B>) {
-        response.extensions_mut().insert(charge);
-    }
-
-    fn hold(&self, response: Response<B>, place: Option<Place>) -> Self::Response {
+    fn report(&self, mut response: Response<B>, admission: Option<Admission>) -> Self::Response {
+        let place = admission.and_then(|it| it.put_into(response.extensions_mut()));
         response.map(|body| HeldBody::new(body, place))
     }
 }
@@ -79,15 +97,12 @@ impl<B> Report<Response<B>> for InExtensions {
 impl Report<reqwest::Response> for InExtensions {
     type Response = reqwest::Response;
 
-    fn report(&self, departure: Departure, response: &mut reqwest::Response) {
-        response.extensions_mut().insert(departure);
-    }
-
-    fn charge(&self, charge: Charge, response: &mut reqwest::Response) {
-        response.extensions_mut().insert(charge);
-    }
-
-    fn hold(&self, response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
+    fn report(
+        &self,
+        mut response: reqwest::Response,
+        admission: Option<Admission>,
+    ) -> Self::Response {
+        let place = admission.and_then(|it| it.put_into(response.extensions_mut()));
         body::hold(response, place)
     }
 }
@@ -99,9 +114,7 @@ pub struct NoReport;
 impl<R> Report<R> for NoReport {
     type Response = R;
 
-    fn report(&self, _: Departure, _: &mut R) {}
-
-    fn hold(&self, response: R, _: Option<Place>) -> R {
+    fn report(&self, response: R, _: Option<Admission>) -> R {
         response
     }
 }

@@ -325,7 +325,7 @@ fn client(quota: Quota, permits: usize) -> (Client, Arc<Login>) {
         open: Semaphore::new(permits),
         attempts: AtomicUsize::new(0),
     });
-    let failed = |response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED;
+    let failed = |head: &http::response::Parts| head.status == StatusCode::UNAUTHORIZED;
     let app = Router::new()
         .route("/login/{password}", get(login))
         .with_state(state.clone())

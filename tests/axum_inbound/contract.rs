@@ -8,6 +8,7 @@ use http::{Request, Response, StatusCode};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
+use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
 
@@ -78,9 +79,7 @@ async fn a_departure_that_expires_while_the_service_gets_ready_can_be_taken_by_a
 async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let limiter = per_second(3);
     let broken = service_fn(async |_: Request<u32>| Err::<Response<String>, _>("broken"));
-    let service = inbound(&limiter)
-        .charge_when(|_: &Response<String>| false)
-        .layer(broken);
+    let service = inbound(&limiter).charge_when(|_| false).layer(broken);
     let answer = service.oneshot(Request::new(1)).await;
     assert_eq!(answer.err(), Some("broken"));
     assert_eq!(remaining(&limiter).await, 2);
@@ -114,7 +113,11 @@ async fn a_request_that_lacks_a_credential_gets_401_and_of_one_there_is_one() {
     let get = || Request::get("/");
     let twice = || get().header("x-api-key", "a").header("x-api-key", "b");
     let api_key = || key::header("x-api-key");
-    let rows: [(Extractor, _, u16, Option<&str>); 11] = [
+    let rule = Rule::named("a").quota(Quota::per_second(1));
+    let rules = Rules::new([rule.key(KeyPart::BearerToken)]).expect("rules");
+    let ruled = build(Limiter::builder().rules(rules));
+    let rows: [(Extractor, _, u16, Option<&str>); 12] = [
+        (Arc::new(ruled.by_rules()), get(), 401, Some("Bearer")),
         (Arc::new(key::bearer_token()), get(), 401, Some("Bearer")),
         (
             Arc::new(key::header("authorization")),

@@ -2,7 +2,7 @@
 
 use serde::de::Error as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
-use tower_throttle::{Outage, Priority};
+use tower_throttle::{Lost, Outage, Priority, Recovery};
 
 use crate::prelude::*;
 use crate::rules::{json, per_hour, rules, toml, yaml};
@@ -114,20 +114,22 @@ rules[1]: it has neither a `quota` nor `exempt = true`"#;
 fn fields_of_rules_are_not_set_by_the_builder() {
     let by_rules = || Limiter::builder().rules(rules([per_hour("all", 1)]));
     let second = Duration::from_secs(1);
-    for builder in [
-        by_rules().quota(Quota::per_second(1)),
-        by_rules().name("a"),
-        by_rules().buffer(second),
-        by_rules().guard(second),
-        by_rules().max_wait(second),
-        by_rules().max_waiting(1),
-        by_rules().outage(Outage::Allow),
-        by_rules().reserve(Priority::Low, 0.1),
-        by_rules().recovery(tower_throttle::Recovery::Strict),
+    for (field, builder) in [
+        ("quota", by_rules().quota(Quota::per_second(1))),
+        ("name", by_rules().name("a")),
+        ("buffer", by_rules().buffer(second)),
+        ("guard", by_rules().guard(second)),
+        ("max_wait", by_rules().max_wait(second)),
+        ("max_waiting", by_rules().max_waiting(1)),
+        ("outage", by_rules().outage(Outage::Allow)),
+        ("reserve", by_rules().reserve(Priority::Low, 0.1)),
+        ("recovery", by_rules().recovery(Recovery::Strict)),
+        ("lost", by_rules().lost(Lost::Abort)),
     ] {
-        let error = builder.build().unwrap_err().to_string();
-        let expected = "rules: they set the name, the quotas and all bounds: change them there";
-        assert_eq!(error, expected);
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.field(), field);
+        let problem = "the `rules` of the limiter set it: change it there";
+        assert_eq!(error.to_string(), format!("{field}: {problem}"));
     }
 }
 
@@ -174,6 +176,11 @@ fn what_is_null_or_stands_there_twice_is_refused_within_a_list_and_a_table() {
         (r#""share": { "header": null }"#, "rules[0].share.header"),
         (r#""reserve": { "low": null }"#, "rules[0].reserve"),
         (r#""cost": 1, "cost": 2"#, "rules[0]"),
+        (r#""header": { "x-a": "1", "x-a": "1" }"#, "rules[0].header"),
+        (
+            r#""reserve": { "low": 0.1, "low": 0.2 }"#,
+            "rules[0].reserve",
+        ),
     ] {
         let text = format!(
             r#"{{ "rules": [{{ {fields}, "name": "a", "quota": "1/s" }}, {{ "exempt": true }}] }}"#

@@ -78,7 +78,7 @@ fn without_rules_there_is_nothing_to_reload_and_with_rules_no_quotas_to_set() {
         let error = limiter.set_quota(Quota::per_second(2)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "rules: they set the name, the quotas and all bounds: change them there"
+            "quota: the `rules` of the limiter set it: change it there"
         );
     }
 }

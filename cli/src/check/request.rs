@@ -89,7 +89,7 @@ impl Answer {
             key: ruled.and_then(|it| it.key.as_ref().ok().map(ToString::to_string)),
             cost: ruled.map(|it| it.cost),
             quotas: quotas.collect(),
-            refused: ruled.and_then(|it| it.key.as_ref().err().map(ToString::to_string)),
+            refused: ruled.and_then(|it| it.key.as_ref().err().map(|it| it.reason.to_string())),
             misses: explanation.misses.iter().map(Missed::from).collect(),
             text: Explanation::to_string(&explanation),
         }

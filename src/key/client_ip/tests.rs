@@ -109,10 +109,14 @@ fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
     let mut request = request("10.0.0.1", CHAIN, &["203.0.113.7"]);
     request.extensions_mut().clear();
     let trusting = || client_ip().trusted_proxies(["0.0.0.0/0"]).unwrap();
-    let Extracted::Refused(reason) = trusting().extract(&request) else {
+    let Extracted::Refused(no_key) = trusting().extract(&request) else {
         panic!("not refused");
     };
-    assert!(reason.contains("into_make_service_with_connect_info::<SocketAddr>()"));
+    assert!(
+        no_key
+            .reason
+            .contains("into_make_service_with_connect_info::<SocketAddr>()")
+    );
     assert_eq!(trusting().or_exempt().extract(&request), Extracted::Exempt);
     let shared = trusting().or("local").extract(&request);
     assert_eq!(shared, Extracted::Key("local".into()));

@@ -1,10 +1,12 @@
 //! Stores on clients and connections of the crate `redis`, version 1.
 
-use redis::Client;
-use redis::aio::{ConnectionManager, MultiplexedConnection};
+use async_trait::async_trait;
+use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
+use redis::{Client, Pipeline};
+use tokio::time::{Duration, Instant};
 
 use super::RedisStore;
-use super::servers::Servers;
+use super::servers::{Answers, Servers, Topology, next_number, send};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -63,15 +65,37 @@ impl RedisStore {
 impl From<ConnectionManager> for RedisStore {
     /// A store on a connection of yours. Both the manager's response timeout and the store's apply. The store
     /// receives no nudges, and needs scripts.
-    fn from(manager: ConnectionManager) -> Self {
-        Self::on(manager.into())
+    fn from(redis: ConnectionManager) -> Self {
+        Self::on(Servers::on(UserConnection { redis, number: 0 }))
     }
 }
 
 impl From<MultiplexedConnection> for RedisStore {
     /// A store on a connection of yours, which is not replaced when it breaks. The store receives no nudges, and needs
     /// scripts.
-    fn from(connection: MultiplexedConnection) -> Self {
-        Self::on(connection.into())
+    fn from(mut redis: MultiplexedConnection) -> Self {
+        // Deadlines bound every call.
+        redis.set_response_timeout(Duration::MAX);
+        let number = next_number();
+        Self::on(Servers::on(UserConnection { redis, number }))
+    }
+}
+
+/// A connection that nothing here replaces. The identity of its server is unknown.
+struct UserConnection<C> {
+    redis: C,
+    /// 0 if the connection may be replaced without notice.
+    number: u64,
+}
+
+#[async_trait]
+impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
+    async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        let mut redis = self.redis.clone();
+        send(&mut redis, (0, self.number), commands, deadline).await
+    }
+
+    async fn server(&self, _name: &str, _deadline: Instant) -> Result<u64, StoreError> {
+        Ok(0)
     }
 }

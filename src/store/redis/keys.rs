@@ -86,7 +86,6 @@ impl Keys {
     }
 
     /// About how many names the servers have looked at.
-    #[must_use]
     pub fn looked_at(&self) -> usize {
         self.looked_at
     }
@@ -168,7 +167,6 @@ pub struct StoredKey {
 
 impl StoredKey {
     /// A key under a policy of this name, or under one without a name, whether or not there is any state.
-    #[must_use]
     pub fn new(key: &Key, policy: Option<&str>) -> Self {
         Self {
             tag: names::tag(key.as_str()).into(),
@@ -185,19 +183,16 @@ impl StoredKey {
     }
 
     /// The key; `None` if it is so long that Redis holds only its digest.
-    #[must_use]
     pub fn key(&self) -> Option<Key> {
         names::key_of(&self.tag)
     }
 
     /// The key as in the names of Redis keys: percent-encoded, or its digest, such as `%sha256:9F86…`.
-    #[must_use]
     pub fn encoded(&self) -> &str {
         &self.tag
     }
 
     /// The name of the policy, if it has one.
-    #[must_use]
     pub fn policy_name(&self) -> Option<&str> {
         self.policy.as_deref()
     }

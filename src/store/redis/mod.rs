@@ -26,7 +26,7 @@ use crate::algorithm::Taken;
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::policy::check_name;
+use crate::policy::name_problem;
 use crate::store::{Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
@@ -74,6 +74,7 @@ mod wire;
 /// Prefix `throttle`, timeout 1 s, scripts, the server's clock. Settings apply to the store that they return, not to
 /// earlier clones.
 #[derive(Clone)]
+#[must_use]
 pub struct RedisStore {
     servers: Servers,
     prefix: Arc<str>,
@@ -101,14 +102,15 @@ impl RedisStore {
     ///
     /// Fails unless the prefix is 1 to 128 visible ASCII characters without braces.
     pub fn prefix(mut self, prefix: &str) -> Result<Self, BuildError> {
-        check_name("prefix", prefix)?;
+        if let Some(problem) = name_problem(prefix) {
+            return Err(BuildError::new("prefix", problem));
+        }
         self.prefix = prefix.into();
         self.subscription = Arc::default();
         Ok(self)
     }
 
     /// Sets how long a call waits for its answer. Default: 1 s.
-    #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -151,7 +153,6 @@ impl RedisStore {
     ///
     /// Within a process, the clock never goes back: if the host's clock is set back, it stands still until that has
     /// caught up. If it is set forward, departures that still count are forgotten.
-    #[must_use]
     pub fn server_time(mut self, server_time: bool) -> Self {
         self.host_clock = (!server_time).then(Arc::default);
         self

@@ -1,10 +1,11 @@
 //! The names of values: `PREFIX:{KEY}` and `PREFIX:{KEY}:NAME`.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+
+use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 use crate::key::{Key, sha256};
-use crate::policy::check_name;
+use crate::policy::name_problem;
 
 /// Longer keys are hashed.
 const LONGEST: usize = 64;
@@ -30,7 +31,7 @@ pub(super) fn parse<'a>(prefix: &str, name: &'a str) -> Option<(&'a str, Option<
         "" => None,
         _ => Some(rest.strip_prefix(':')?),
     };
-    let is_name = |name: &str| check_name("name", name).is_ok();
+    let is_name = |name: &str| name_problem(name).is_none();
     (is_tag && policy.is_none_or(is_name)).then_some((tag, policy))
 }
 
@@ -48,14 +49,7 @@ pub(super) fn key_of(tag_of_key: &str) -> Option<Key> {
     if tag_of_key == "%" {
         return Some(Key::new(""));
     }
-    let mut parts = tag_of_key.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (code, plain) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        bytes.extend(plain.as_bytes());
-    }
-    let key = String::from_utf8(bytes).ok()?;
+    let key = percent_decode_str(tag_of_key).decode_utf8().ok()?;
     (tag(&key) == tag_of_key).then(|| Key::new(key))
 }
 
@@ -71,11 +65,9 @@ pub(super) fn tag(key: &str) -> Cow<'_, str> {
     }
     let mut tag = String::with_capacity(LONGEST);
     for &byte in key.as_bytes() {
-        if is_plain(byte) {
-            tag.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(tag, "%{byte:02X}");
+        match is_plain(byte) {
+            true => tag.push(char::from(byte)),
+            false => tag.push_str(percent_encode_byte(byte)),
         }
         if tag.len() > LONGEST {
             let [first, second] = sha256(key.as_bytes());

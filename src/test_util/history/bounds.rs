@@ -8,7 +8,6 @@ use crate::quota::{Algorithm, Quota, WindowStart};
 impl History {
     /// Why these departures break the promise of a rate, if they do. A concurrency limit is no rate.
     #[doc(hidden)]
-    #[must_use]
     pub fn fault(&self, quota: &Quota) -> Option<String> {
         let (limit, window) = (u64::from(quota.limit()), quota.window());
         let interval = window / quota.limit();
@@ -41,7 +40,6 @@ impl History {
     /// The smallest burst B such that every span s holds at most B + s / `interval`, by weight.
     ///
     /// This is the promise of GCRA. A zero interval promises nothing, and needs no burst.
-    #[must_use]
     pub fn burst(&self, interval: Duration) -> u64 {
         let interval = interval.as_nanos();
         if interval == 0 {
@@ -60,7 +58,6 @@ impl History {
     /// The first event that follows another one by less than `interval` for each unit of that one's weight.
     ///
     /// This is the promise of spacing and of a leaky bucket.
-    #[must_use]
     pub fn too_close(&self, interval: Duration) -> Option<Duration> {
         let is_close = |pair: &&[Event]| {
             let gap = (pair[1].at - pair[0].at).as_nanos();
@@ -74,7 +71,6 @@ impl History {
     ///
     /// This is the promise of fixed windows that begin with a request. The request that began a window may have been
     /// cancelled, so a window may begin earlier than its first event.
-    #[must_use]
     pub fn fits_windows(&self, n: u64, window: Duration) -> bool {
         // Shifted by a window, so that a window can begin before the first event.
         let at = |place: usize| {

@@ -5,25 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::WWW_AUTHENTICATE;
+use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tower_service::Service;
 
 use super::problem::ProblemDetails;
-use super::refused::{ChargeWhen, EveryRequest, FailureMode, Refusal, Refused};
-use crate::acquire::{Acquire, Error, ErrorKind};
+use super::refused::{FailureMode, Refusal, Refused};
+use crate::acquire::{Acquire, Cause, Error, ErrorKind};
 use crate::algorithm::Costs;
 use crate::body::HeldBody;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
-use crate::feedback::{self, Applying};
+use crate::feedback::Applying;
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::KeyExtractor;
-use crate::permit::{Departure, Place};
+use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
-use crate::tower::ThrottleLayer;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::waiting::Waiting;
+use crate::tower::{Admission, InExtensions, Report as _, ThrottleLayer};
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -58,13 +59,12 @@ use crate::tower::waiting::Waiting;
 ///
 /// A minute is 61 seconds here, as the [guard](crate::LimiterBuilder::guard) comes on top of the window,
 /// and seconds are rounded up.
-pub type InboundLayer<K, F = ProblemDetails, C = EveryRequest> = ThrottleLayer<K, Inbound<F, C>>;
+pub type InboundLayer<K, F = ProblemDetails> = ThrottleLayer<K, Inbound<F>>;
 
 /// The part of an [`InboundLayer`] that only a server needs.
 #[derive(Clone)]
-pub struct Inbound<F = ProblemDetails, C = EveryRequest> {
+pub struct Inbound<F = ProblemDetails> {
     refusal: F,
-    charge: C,
     options: Options,
 }
 
@@ -79,15 +79,16 @@ struct Options {
     x_rate_limit_headers: bool,
     observe_only: bool,
     on_refused: Option<OnRefused>,
+    charge_when: Option<ChargeWhen>,
 }
 
 type OnRefused = Arc<dyn Fn(&Refused) + Send + Sync>;
+type ChargeWhen = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 impl Inbound {
     pub(in crate::tower) fn new(failure_mode: FailureMode) -> Self {
         Self {
             refusal: ProblemDetails,
-            charge: EveryRequest,
             options: Options {
                 failure_mode,
                 max_wait: Duration::ZERO,
@@ -97,12 +98,13 @@ impl Inbound {
                 x_rate_limit_headers: false,
                 observe_only: false,
                 on_refused: None,
+                charge_when: None,
             },
         }
     }
 }
 
-impl<K, F, C> InboundLayer<K, F, C> {
+impl<K, F> InboundLayer<K, F> {
     /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
     /// no request waits.
     ///
@@ -146,24 +148,30 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Sets the response to requests that are refused. Default: [`ProblemDetails`].
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
-    pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G, C> {
-        self.map(|_, charge| (refusal, charge))
+    pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G> {
+        ThrottleLayer {
+            limiter: self.limiter,
+            key: self.key,
+            direction: Inbound {
+                refusal,
+                options: self.direction.options,
+            },
+        }
     }
 
-    /// Sets which requests count, by their responses. Default: every request counts.
+    /// Sets which requests count, by the heads of their responses. Default: every request counts.
     ///
     /// For example, only failed logins count:
     ///
     /// ```
-    /// use axum::body::Body;
-    /// use http::{Response, StatusCode};
+    /// use http::StatusCode;
     /// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
     ///
     /// # fn main() -> Result<(), tower_throttle::BuildError> {
     /// let limiter = Limiter::builder().quota(Quota::per_hour(5)).build()?;
     /// let layer = ThrottleLayer::new(limiter)
     ///     .inbound(key::header("x-user"), FailureMode::Closed)
-    ///     .charge_when(|response: &Response<Body>| response.status() == StatusCode::UNAUTHORIZED);
+    ///     .charge_when(|head| head.status == StatusCode::UNAUTHORIZED);
     /// # Ok(())
     /// # }
     /// ```
@@ -175,21 +183,9 @@ impl<K, F, C> InboundLayer<K, F, C> {
     /// Use a sliding window or fixed windows for that: [`Spacing`](crate::Algorithm::Spacing),
     /// [`LeakyBucket`](crate::Algorithm::LeakyBucket) and [`Gcra`](crate::Algorithm::Gcra) keep one time, from which only
     /// a part of a departure can be taken back once others have followed it.
-    pub fn charge_when<D>(self, charge: D) -> InboundLayer<K, F, D> {
-        self.map(|refusal, _| (refusal, charge))
-    }
-
-    fn map<G, D>(self, change: impl FnOnce(F, C) -> (G, D)) -> InboundLayer<K, G, D> {
-        let (refusal, charge) = change(self.direction.refusal, self.direction.charge);
-        ThrottleLayer {
-            limiter: self.limiter,
-            key: self.key,
-            direction: Inbound {
-                refusal,
-                charge,
-                options: self.direction.options,
-            },
-        }
+    pub fn charge_when(mut self, counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.direction.options.charge_when = Some(Arc::new(counts));
+        self
     }
 
     /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
@@ -225,12 +221,11 @@ impl<K, F, C> InboundLayer<K, F, C> {
     }
 }
 
-impl<S, Q, B, K, F, C> Direction<S, Request<Q>> for InboundLayer<K, F, C>
+impl<S, Q, B, K, F> Direction<S, Request<Q>> for InboundLayer<K, F>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     K: KeyExtractor<Request<Q>>,
     F: Refusal<B>,
-    C: ChargeWhen<B>,
 {
     type Response = Response<HeldBody<B>>;
     type Error = S::Error;
@@ -258,9 +253,6 @@ where
         }
         let fails_open =
             error.is_store() && self.direction.options.failure_mode == FailureMode::Open;
-        let request = waiting.request.as_ref();
-        let challenge = request.filter(|_| error.kind() == ErrorKind::NoKey);
-        let challenge = challenge.and_then(|request| self.key.challenge(request));
         let acquire = waiting.acquire.take();
         let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
         let busy = acquire.as_ref().is_some_and(is_busy);
@@ -269,7 +261,6 @@ where
         let refused = Refused {
             key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
             error,
-            challenge,
             is_enforced: !self.direction.options.observe_only && !fails_open,
             busy,
         };
@@ -286,16 +277,11 @@ where
         Some(Ok(self.direction.answer(refused)))
     }
 
-    fn hold(&self, response: Response<B>, place: Option<Place>) -> Self::Response {
-        response.map(|body| HeldBody::new(body, place))
-    }
-
     fn abort(&self, departed: Option<Departed>, error: Error) -> Result<Self::Response, S::Error> {
         let permit = departed.and_then(Result::ok);
         let refused = Refused {
             key: permit.map(|permit| permit.key().clone()),
             error,
-            challenge: None,
             is_enforced: true,
             busy: None,
         };
@@ -309,41 +295,23 @@ where
     fn complete(
         &self,
         departed: &mut Option<Departed>,
-        response: &mut Response<B>,
-    ) -> Option<Applying> {
-        let permit = match departed.take()? {
-            Ok(permit) => permit,
-            Err(refused) => {
-                self.direction.explain(*refused, response);
-                return None;
+        mut response: Response<B>,
+    ) -> (Self::Response, Option<Applying>) {
+        let admission = match departed.take() {
+            Some(Ok(permit)) => {
+                let (head, body) = response.into_parts();
+                let counts = self.direction.options.charge_when.as_ref();
+                let counts = counts.is_none_or(|counts| counts(&head));
+                response = Response::from_parts(head, body);
+                Some(self.direction.admit(permit, &mut response, counts))
             }
+            Some(Err(refused)) => {
+                self.direction.explain(*refused, &mut response);
+                None
+            }
+            None => None,
         };
-        let counts = self.direction.charge.counts(response);
-        if permit.is_counted() {
-            let policy = &permit.handle.policy();
-            let standing = Standing {
-                remaining: permit.granted.remaining,
-                // The remaining units and the reset of joint quotas may come from different quotas.
-                more: (policy.quotas().len() == 1).then(|| permit.reset()),
-            };
-            self.direction
-                .write(response.headers_mut(), policy, Some(standing));
-        }
-        response.extensions_mut().insert(Departure::from(&permit));
-        if !counts {
-            // Its body may still be in progress.
-            match permit.handle.policy().lease() {
-                Some(_) => Charge::of(&permit).refund(),
-                None => permit.forfeit(),
-            }
-            return None;
-        }
-        // A layer outside may charge in the same units.
-        let actual = response.extensions().get::<Cost>();
-        if let Some(charge) = feedback::settle(&permit, actual) {
-            response.extensions_mut().insert(charge);
-        }
-        None
+        (InExtensions.report(response, admission), None)
     }
 
     fn fail(&self, _: Option<Departed>, error: S::Error) -> S::Error {
@@ -351,7 +319,29 @@ where
     }
 }
 
-impl<F, C> Inbound<F, C> {
+impl<F> Inbound<F> {
+    /// Adds to the response how the key stands, and charges its request.
+    fn admit<B>(&self, mut permit: Permit, response: &mut Response<B>, counts: bool) -> Admission {
+        if permit.is_counted() {
+            let policy = &permit.handle.policy();
+            let standing = Standing {
+                remaining: permit.granted.remaining,
+                // The remaining units and the reset of joint quotas may come from different quotas.
+                more: (policy.quotas().len() == 1).then(|| permit.reset()),
+            };
+            self.write(response.headers_mut(), policy, Some(standing));
+        }
+        // A layer outside may charge in the same units.
+        let actual = response.extensions().get::<Cost>().filter(|_| counts);
+        let mut admission = Admission::new(&mut permit, actual);
+        if !counts {
+            admission.charge = None;
+            // Its body may still be in progress.
+            Charge::of(&permit).refund();
+        }
+        admission
+    }
+
     /// The answer to a request that is refused.
     fn answer<B>(&self, refused: Refused) -> Response<HeldBody<B>>
     where
@@ -369,7 +359,7 @@ impl<F, C> Inbound<F, C> {
         let standing = refused.error.snapshot().map(|snapshot| Standing {
             remaining: match policy.has_units() {
                 // Other units than the one that refuses it may be left.
-                true => snapshot.left(),
+                true => snapshot.remaining.left,
                 false => Costs::default(),
             },
             // It is not known when requests in progress end.
@@ -382,7 +372,8 @@ impl<F, C> Inbound<F, C> {
         {
             write_retry_after(headers, delay);
         }
-        if let Some(scheme) = refused.challenge
+        if let Cause::NoKey(no_key) = refused.error.cause()
+            && let Some(scheme) = no_key.challenge
             && refused.is_enforced
         {
             let scheme = HeaderValue::from_static(scheme);
@@ -416,7 +407,7 @@ fn is_busy(error: &Error, cost: &Cost) -> bool {
     error.policy().lease().is_some() && units.all(is_full)
 }
 
-impl<F, C> fmt::Debug for Inbound<F, C> {
+impl<F> fmt::Debug for Inbound<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbound").finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Requests that are refused, and what users choose for them: [`Refused`], [`FailureMode`], [`Refusal`] and [`ChargeWhen`].
+//! Requests that are refused, and what users choose for them: [`Refused`], [`FailureMode`] and [`Refusal`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,6 @@ use crate::snapshot::Snapshot;
 pub struct Refused {
     pub(super) key: Option<Key>,
     pub(super) error: Error,
-    /// The authentication scheme that the request lacks.
-    pub(super) challenge: Option<&'static str>,
     pub(super) is_enforced: bool,
     /// The status of the answer, if only the requests in progress are too many.
     pub(super) busy: Option<StatusCode>,
@@ -68,7 +66,7 @@ impl Refused {
     /// key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
-            Cause::NoKey(problem) => Some(problem),
+            Cause::NoKey(no_key) => Some(&no_key.reason),
             Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => Some(problem),
             Cause::EmptyKey => Some("the request has an empty key"),
             _ => None,
@@ -77,14 +75,14 @@ impl Refused {
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full, 503 or
     /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy), 401 if a
-    /// [credential](crate::key::KeyExtractor::challenge) is missing, 400 without another key or with a cost that can never
+    /// [credential](crate::key::NoKey::challenge) is missing, 400 without another key or with a cost that can never
     /// depart, and 503 if the store does not answer.
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
                 self.busy.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
             }
-            _ if self.challenge.is_some() => StatusCode::UNAUTHORIZED,
+            Cause::NoKey(no_key) if no_key.challenge.is_some() => StatusCode::UNAUTHORIZED,
             Cause::NoKey(_) | Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
                 StatusCode::BAD_REQUEST
             }
@@ -147,29 +145,5 @@ pub trait Refusal<B> {
 impl<B, F: Fn(&Refused) -> Response<B>> Refusal<B> for F {
     fn answer(&self, refused: &Refused) -> Response<B> {
         self(refused)
-    }
-}
-
-/// Says, from the response, whether the request counts.
-///
-/// Closures do: see [`ThrottleLayer::charge_when`](crate::ThrottleLayer::charge_when).
-pub trait ChargeWhen<B> {
-    /// Whether a request counts that is answered so.
-    fn counts(&self, response: &Response<B>) -> bool;
-}
-
-impl<B, F: Fn(&Response<B>) -> bool> ChargeWhen<B> for F {
-    fn counts(&self, response: &Response<B>) -> bool {
-        self(response)
-    }
-}
-
-/// Every request counts. The default.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EveryRequest;
-
-impl<B> ChargeWhen<B> for EveryRequest {
-    fn counts(&self, _: &Response<B>) -> bool {
-        true
     }
 }

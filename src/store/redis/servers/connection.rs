@@ -75,7 +75,7 @@ impl Connection {
 
 /// Sends a pipeline, and leaves errors of single commands in their places. An atomic pipeline has one answer, that
 /// of its `EXEC`.
-pub(super) async fn send(
+pub(crate) async fn send(
     redis: &mut impl ConnectionLike,
     (server, connection): (u64, u64),
     commands: &Pipeline,
@@ -109,7 +109,7 @@ pub(super) async fn send(
 }
 
 /// A number that was not returned before.
-pub(super) fn next_number() -> u64 {
+pub(crate) fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

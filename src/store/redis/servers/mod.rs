@@ -22,6 +22,8 @@ use self::node::Node;
 use self::target::Target;
 use crate::store::StoreError;
 
+#[cfg(feature = "redis-1")]
+pub(crate) use self::connection::{next_number, send};
 pub(crate) use self::errors::refused;
 pub(crate) use self::node::Exclusive;
 pub(crate) use self::subscription::Subscription;
@@ -40,9 +42,6 @@ mod subscription;
 mod target;
 #[cfg(test)]
 mod tests;
-mod tls;
-#[cfg(feature = "redis-1")]
-mod user_connection;
 
 /// The servers behind one store: one server, the primary that sentinels name, or a cluster. Clones are cheap.
 ///
@@ -132,7 +131,8 @@ pub(crate) trait Topology: Send + Sync {
 
     /// The number of the server that holds this key; see [`AnswerOrigin::server`].
     async fn server(&self, name: &str, deadline: Instant) -> Result<u64, StoreError> {
-        self.node(name, deadline).await?.server(deadline).await
+        let node = self.node(name, deadline).await?;
+        Ok(node.shared(deadline).await?.server)
     }
 
     /// Connects to any server before the first call, so that a wrong address or password is found out.
@@ -203,7 +203,7 @@ impl Servers {
         Ok(nodes.into_iter().map(Self::on).collect())
     }
 
-    fn on(topology: impl Topology + 'static) -> Self {
+    pub(crate) fn on(topology: impl Topology + 'static) -> Self {
         Self(Arc::new(topology))
     }
 }

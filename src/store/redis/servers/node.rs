@@ -68,11 +68,6 @@ impl Node {
         &self.0.target
     }
 
-    /// See [`AnswerOrigin::server`](super::AnswerOrigin::server).
-    pub(super) async fn server(&self, deadline: Instant) -> Result<u64, StoreError> {
-        Ok(self.shared(deadline).await?.server)
-    }
-
     /// Sends a pipeline on this connection. A failure casts doubt on the shared one.
     async fn run_on(
         &self,
@@ -127,7 +122,7 @@ impl Node {
     }
 
     /// The shared connection. If it has to be replaced, concurrent callers share one attempt.
-    async fn shared(&self, deadline: Instant) -> Result<Connection, StoreError> {
+    pub(super) async fn shared(&self, deadline: Instant) -> Result<Connection, StoreError> {
         if let Some(shared) = self.0.shared.value().filter(Connection::is_usable) {
             return Ok(shared);
         }

@@ -8,9 +8,9 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{ConnectionAddr, ConnectionInfo, TlsMode};
 use tokio::sync::Mutex;
 
+use super::Servers;
 use super::node::Node;
-use super::target::{Target, info, tcp_settings};
-use super::{Servers, tls};
+use super::target::{Target, info, prepare_tls, tcp_settings};
 use crate::store::StoreError;
 
 impl Servers {
@@ -39,7 +39,7 @@ impl Servers {
 
     /// The primary that this client finds, for each connection. It has to ask for [`SentinelServerType::Master`].
     pub(crate) fn by_sentinel_client(client: SentinelClient) -> Self {
-        tls::prepare();
+        prepare_tls();
         let client = Arc::new(Mutex::new(client));
         let find = move || {
             let client = client.clone();

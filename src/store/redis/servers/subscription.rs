@@ -1,7 +1,7 @@
 //! Messages of a channel: [`Subscription`], on a connection of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -37,21 +37,9 @@ pub(crate) struct Subscription {
     servers: Servers,
     channel: String,
     subscribers: Subscribers,
-    /// See [`State`].
-    state: Arc<AtomicU8>,
+    is_live: Arc<AtomicBool>,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
-}
-
-/// What is known of a subscription.
-struct State;
-
-impl State {
-    const NONE: u8 = 0;
-    const CONNECTED: u8 = 1;
-    /// The user may not publish, or that is not known yet.
-    const PROBED: u8 = 2;
-    const LIVE: u8 = 3;
 }
 
 impl Subscription {
@@ -60,29 +48,14 @@ impl Subscription {
             servers,
             channel,
             subscribers: Arc::default(),
-            state: Arc::default(),
+            is_live: Arc::default(),
             task: Mutex::default(),
         }
     }
 
-    /// Returns true if it is connected, and the user may publish. The first call finds out about that.
+    /// Returns true if it is connected, and the user may publish.
     pub(crate) fn is_live(&self) -> bool {
-        let relaxed = Ordering::Relaxed;
-        if self.state.load(relaxed) == State::CONNECTED
-            && let Ok(runtime) = Handle::try_current()
-            && (self.state)
-                .compare_exchange(State::CONNECTED, State::PROBED, relaxed, relaxed)
-                .is_ok()
-        {
-            let (servers, channel) = (self.servers.clone(), self.channel.clone());
-            let state = self.state.clone();
-            runtime.spawn(async move {
-                if may_publish(&servers, &channel).await {
-                    let _ = state.compare_exchange(State::PROBED, State::LIVE, relaxed, relaxed);
-                }
-            });
-        }
-        self.state.load(relaxed) == State::LIVE
+        self.is_live.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add(&self, subscriber: Subscriber) {
@@ -104,22 +77,27 @@ impl Subscription {
             && let Ok(runtime) = Handle::try_current()
         {
             let (servers, channel) = (self.servers.clone(), self.channel.clone());
-            let (subscribers, state) = (self.subscribers.clone(), self.state.clone());
-            task.spawn_on(listen(servers, channel, subscribers, state), &runtime);
+            let (subscribers, is_live) = (self.subscribers.clone(), self.is_live.clone());
+            task.spawn_on(listen(servers, channel, subscribers, is_live), &runtime);
         }
     }
 }
 
 /// Returns only if there is no server to subscribe to.
-async fn listen(servers: Servers, channel: String, subscribers: Subscribers, state: Arc<AtomicU8>) {
+async fn listen(
+    servers: Servers,
+    channel: String,
+    subscribers: Subscribers,
+    is_live: Arc<AtomicBool>,
+) {
     let mut failures = 0;
     while let Some(node) = servers.any_node() {
         let subscribing = node.target().subscribe(&channel);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&channel, true);
-            state.store(State::CONNECTED, Ordering::Relaxed);
-            let _connected = ClearOnDrop(&state);
+            let _connected = ClearOnDrop(&is_live);
+            is_live.store(may_publish(&servers, &channel).await, Ordering::Relaxed);
             deliver(connection, &subscribers).await;
         }
         if failures == 0 {
@@ -140,11 +118,11 @@ async fn may_publish(servers: &Servers, channel: &str) -> bool {
 }
 
 /// The task may end with its runtime.
-struct ClearOnDrop<'a>(&'a AtomicU8);
+struct ClearOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(State::NONE, Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

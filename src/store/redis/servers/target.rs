@@ -8,7 +8,6 @@ use redis::aio::PubSub;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisResult};
 
-use super::tls;
 use crate::store::StoreError;
 
 /// A server to connect to, or a way to find it.
@@ -31,7 +30,7 @@ impl Target {
     /// The server at this address.
     pub(super) fn at(info: ConnectionInfo) -> Self {
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            tls::prepare();
+            prepare_tls();
         }
         Self {
             find: Box::new(move || ready(Client::open(info.clone())).boxed()),
@@ -62,3 +61,18 @@ pub(super) fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
 pub(super) fn tcp_settings() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
+
+/// Makes *ring* the cryptography provider of this process, unless there is one. Without a default, rustls panics
+/// if dependencies have enabled several.
+#[cfg(feature = "redis-tls")]
+pub(super) fn prepare_tls() {
+    use rustls::crypto::{CryptoProvider, ring};
+
+    if CryptoProvider::get_default().is_none() {
+        // Another thread may have installed one by now, which is as good.
+        let _ = ring::default_provider().install_default();
+    }
+}
+
+#[cfg(not(feature = "redis-tls"))]
+pub(super) fn prepare_tls() {}
