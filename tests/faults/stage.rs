@@ -22,7 +22,6 @@ pub(crate) const PROCESSES: usize = 3;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Servers, proxies and processes: each process reaches the first server through a proxy of its own.
-#[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) proxies: Vec<Proxy>,
@@ -191,7 +190,7 @@ impl Stage {
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn(self.test, &child::text(&part), &[]);
+        let child = child::spawn(self.test, &child::text(&part));
         Process { child, number }
     }
 

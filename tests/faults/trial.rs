@@ -1,6 +1,5 @@
 //! One fault under load, and the judgment: [`run`].
 
-use std::panic::catch_unwind;
 use std::time::Duration;
 
 use tower_throttle::test_util::history::History;
@@ -10,7 +9,6 @@ use crate::fault::Fault;
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
 use crate::stage::{PATIENCE, PROCESSES, after};
 use crate::upstream::Arrival;
-use support::errors::panic_text;
 use support::proxy::Proxy;
 use support::tally::{Count, Tally};
 
@@ -67,19 +65,21 @@ pub(crate) fn run(fault: &'static Fault) -> Outcome {
         let own: Vec<_> = arrivals.iter().filter(|it| it.key == key).collect();
         // A buffer promises no more than that it is long enough for what it is as long as.
         let arrived = own.iter().map(|it| it.at.min(it.departed + BUFFER));
-        let mut departed: Vec<_> = own.iter().map(|it| it.departed).collect();
-        departed.sort_unstable();
-        let pairs = departed.windows(2).filter(|pair| pair[1] > injected);
+        let departed: History = own.iter().map(|it| it.departed).collect();
+        let times: Vec<_> = departed.times().collect();
+        let pairs = times.windows(2).filter(|pair| pair[1] > injected);
         silence = silence.max(pairs.map(|it| it[1] - it[0]).max().unwrap_or_default());
-        for (what, times, window) in [
+        for (what, history, window) in [
             ("arrived", arrived.collect(), WINDOW),
             ("departed", departed, WINDOW + BUFFER),
         ] {
-            let times: Vec<_> = times;
-            let events = times.into_iter().map(|at| (at, 1)).collect();
-            let (seen, excess) = judge(events, window, allowed);
-            most = most.max(seen);
-            complaints.extend(excess.map(|excess| format!("of key {key} {what} {excess}")));
+            let busiest = history.busiest(window).expect("requests of each key");
+            most = most.max(busiest.weight);
+            if allowed.is_some_and(|allowed| busiest.weight > allowed) {
+                complaints.push(format!(
+                    "of key {key} {what} within {window:?}: {busiest:?}"
+                ));
+            }
         }
     }
     let during = after(&arrivals, injected).len() - after(&arrivals, healed).len();
@@ -103,21 +103,6 @@ fn least_of_keys(arrivals: &[Arrival]) -> usize {
     let mut counts = [0; KEYS];
     arrivals.iter().for_each(|it| counts[it.key] += 1);
     counts.into_iter().min().unwrap_or(0)
-}
-
-/// The most in any window of these events, in their order or not; and if that is more than allowed, where.
-pub(crate) fn judge(
-    mut events: Vec<(Duration, u64)>,
-    window: Duration,
-    allowed: Option<u64>,
-) -> (u64, Option<String>) {
-    events.sort_unstable();
-    let first = events.first().map_or(Duration::ZERO, |it| it.0);
-    let events = events.into_iter().map(|(at, weight)| (at - first, weight));
-    let history: History = events.collect();
-    let check = || history.assert_at_most(allowed.unwrap_or(u64::MAX), window);
-    let excess = catch_unwind(check).err().map(panic_text);
-    (history.most_in_any(window), excess)
 }
 
 /// What is more than it should be, though that depends on how busy the machine is.

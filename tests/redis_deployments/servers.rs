@@ -83,6 +83,27 @@ async fn a_connection_of_the_user_serves_scripts_only() {
     }
 }
 
+/// By a connection that cannot subscribe, or users that may neither publish nor subscribe.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pauses_reach_processes_without_messages() {
+    let server = RedisServer::start();
+    let manager = ConnectionManager::new(server.client()).await;
+    let manager = RedisStore::from(manager.expect("a connection")).timeout(LONG);
+    let url = server.user(&["+@all", "-publish", "-subscribe", "-psubscribe"]);
+    let (scripts, restricted) = (connect(&server.url()).await, connect(&url).await);
+    let transactions = scripts.clone().scripting(false).expect("its connections");
+    for (one, other, pause) in [
+        (&transactions, &scripts, 600),
+        (&scripts, &transactions, 600),
+        (&scripts, &manager, 12),
+        (&restricted, &scripts, 12),
+        (&scripts, &restricted, 12),
+    ] {
+        let stores = [one.clone(), other.clone()];
+        promises::pauses_reach_all(&stores, pause * SECOND).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_sentinels_name_keeps_all_promises() {
     let sentinels = Sentinels::start();

@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
 /// the connection is over, or from some moment on nothing comes any more.
-#[derive(Debug)]
 pub struct Proxy {
     port: u16,
     orders: Option<UnboundedSender<(Order, mpsc::Sender<()>)>>,
@@ -35,7 +34,7 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
@@ -63,15 +62,10 @@ struct Weather {
     cuts: usize,
 }
 
-/// Which reply is cut, and after how many bytes.
-#[derive(Debug)]
+/// For each request with these bytes: after how many bytes its reply is cut, if it is.
 struct Fuse {
     request: Vec<u8>,
-    after: usize,
-    /// How many such requests have come.
-    seen: usize,
-    /// Cuts the reply to each so many-th of them, or to the first alone.
-    every: Option<usize>,
+    cuts: Box<dyn FnMut() -> Option<usize> + Send>,
 }
 
 #[derive(Debug)]
@@ -197,20 +191,15 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        self.set_fuse(request, after, None);
+        let mut next = Some(after);
+        self.before(request, move || next.take());
     }
 
-    /// Does so with each `every`-th of these requests, before the first byte of the reply.
-    pub fn cut_every_reply(&self, request: &[u8], every: usize) {
-        self.set_fuse(request, 0, Some(every));
-    }
-
-    fn set_fuse(&self, request: &[u8], after: usize, every: Option<usize>) {
+    /// Calls this before each request with these bytes in it passes. The reply is cut after so many bytes, if any.
+    pub fn before(&self, request: &[u8], cuts: impl FnMut() -> Option<usize> + Send + 'static) {
         *self.state.fuse.lock().expect("no panic") = Some(Fuse {
             request: request.to_vec(),
-            after,
-            seen: 0,
-            every,
+            cuts: Box::new(cuts),
         });
     }
 

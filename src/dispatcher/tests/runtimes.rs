@@ -1,5 +1,7 @@
 //! Runtimes that shut down, that have no timer, or that have several threads.
 
+use std::future::pending;
+use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
@@ -141,36 +143,88 @@ fn the_task_that_watches_an_idle_one_ends() {
     });
 }
 
-/// Requests join, are cancelled and depart on all threads at once: none is forgotten.
+/// A request gets a permit, and ends in some way.
+async fn end(acquire: Acquire, way: u32, moment: Duration) {
+    match way {
+        0 => _ = acquire.max_wait(moment).await,
+        1 => {
+            _ = acquire
+                .run(async || resume_unwind(Box::new("in the work")))
+                .await
+        }
+        2 => _ = timeout(moment, acquire.run(pending::<()>)).await,
+        3 => acquire.await.unwrap().forfeit(),
+        4 => drop(acquire.await.unwrap().into_charge()),
+        5 => {
+            let _place = acquire.await.unwrap().hold();
+            tokio::time::sleep(moment).await;
+            resume_unwind(Box::new("with a place"));
+        }
+        6 => {
+            let place = acquire.await.unwrap().hold();
+            thread::spawn(move || drop(place)).join().unwrap();
+        }
+        _ => {
+            let work = tokio::time::sleep(moment);
+            _ = acquire.await.unwrap().hold().run(work).await;
+        }
+    }
+}
+
+/// Requests join, panic, are cancelled and depart on all threads of two runtimes at once, and a third runtime ends
+/// meanwhile: none is forgotten, and none leaves a place.
 #[test]
-fn no_request_is_forgotten_on_several_threads() {
+fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
     returns(|| {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
-        let store = Remote::new(Duration::from_millis(1));
-        let handles = [process(&store, plan("20/20ms")), embedded("20/20ms")];
-        runtime.block_on(async {
-            let mut tasks = Vec::new();
-            for nth in 0..4_000_u32 {
-                let handle = handles[nth as usize % 2].clone();
-                tasks.push(tokio::spawn(async move {
-                    let key = Key::new(format!("key {}", nth % 7));
-                    let waiting = handle.wait(&key, 1, Instant::now(), None).unwrap();
-                    if nth % 3 == 0 {
-                        let until = Duration::from_micros(u64::from(nth) * 7 % 20_000);
-                        if let Ok(departed) = timeout(until, waiting).await {
-                            handle.forfeit(&key, departed.unwrap());
-                        }
-                    } else {
-                        waiting.await.unwrap();
-                    }
-                }));
-                if nth % 50 == 0 {
-                    pass(1).await;
-                }
+        let start = || {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.worker_threads(2).enable_all().build().unwrap()
+        };
+        let runtimes = [start(), start()];
+        let (ends, begun) = (start(), std::time::Instant::now());
+        // The lease ends long after the test.
+        let handles = ["50 concurrent lease=10min", "20/20ms"].map(|quota| {
+            let store = Remote::new(Duration::from_millis(1));
+            [process(&store, plan(quota)), embedded(quota)]
+        });
+        let mut tasks = Vec::new();
+        for nth in 0..9_000_u32 {
+            let handle = &handles.as_flattened()[nth as usize % 4];
+            let acquire = Acquire::new(handle.clone(), Key::new(format!("key {}", nth / 4 % 3)));
+            let moment = Duration::from_micros(u64::from(nth) * 7 % 3_000);
+            // A third of them is cancelled.
+            let until = if nth % 3 == 0 { 3 * moment } else { LONG };
+            let ending = end(acquire, nth / 4 % 8, moment);
+            let task = async move { timeout(until, ending).await };
+            match runtimes.get(nth as usize / 7 % 3) {
+                Some(runtime) => tasks.push(runtime.spawn(task)),
+                None => drop(ends.spawn(task)),
             }
+            if nth % 50 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        ends.shutdown_background();
+        runtimes[0].block_on(async {
             for task in tasks {
-                task.await.unwrap();
+                // Some of them panic.
+                let _ = task.await;
+            }
+            let held = async |handle: &Arc<Handle>, key| {
+                let look = Acquire::new(handle.clone(), Key::new(format!("key {key}"))).peek();
+                look.await.unwrap().places().map_or(0, |it| it.held)
+            };
+            for handle in handles.as_flattened() {
+                for key in 0..3 {
+                    while held(handle, key).await > 0 {
+                        assert!(begun.elapsed() < LONG, "a place is left");
+                        pass(10).await;
+                    }
+                }
+                while handle.queues() > 0 {
+                    assert!(begun.elapsed() < LONG, "a queue is left");
+                    pass(10).await;
+                }
             }
         });
     });

@@ -175,6 +175,29 @@ fn mixed_costs_keep_the_rate() {
     assert_within("a cost of 50", "100/s", costly, bounds.span(3.0, 59.0));
 }
 
+/// If each request needs its whole estimate to be free, 83% can be used, and 52% without settlements.
+#[test]
+fn settled_costs_use_the_quota_and_never_exceed_it_whatever_is_lost() {
+    for (lost_percent, killed, least) in [(0, None, 0.7), (10, Some(9_000), 0.6)] {
+        let mut rng = StdRng::seed_from_u64(7);
+        let mut processes = processes([1; 3]);
+        for process in &mut processes {
+            process.lost_percent = lost_percent;
+            process.jobs = burst(0, 60, 0);
+            for job in &mut process.jobs {
+                job.takes = rng.random_range(100..1_000);
+                job.tokens = Some((2_000, rng.random_range(100..=2_000)));
+            }
+        }
+        // It has not settled what it used.
+        processes[2].killed = killed;
+        let scenario = Scenario::new("60/3s + 20000/3s unit=tokens", processes);
+        let used = scenario.run().rate(&scenario.parts.quotas[1..], 12.0, 18.0);
+        println!("{lost_percent}% lost: {used:.2} used");
+        assert!(used >= least, "{used:.2} used");
+    }
+}
+
 #[test]
 fn replicas_whose_requests_arrive_at_once_make_few_calls() {
     for (quota, requests, until, calls) in [
@@ -215,11 +238,11 @@ fn job() -> impl Strategy<Value = Job> {
             share: shared.share.filter(|_| share > 0),
         };
         Job {
-            arrival,
             cost,
             rank,
             takes,
             wish,
+            ..Job::at(arrival)
         }
     })
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::acquire::Acquire;
+use crate::charge::Charge;
 use crate::permit::Permit;
 use crate::priority::{Priority, Share};
 use crate::quota::{Algorithm, CONCURRENT, REQUESTS};
@@ -40,6 +41,8 @@ pub(super) struct Job {
     /// How long it is in progress.
     pub(super) takes: u64,
     pub(super) wish: Wish,
+    /// The estimate of its tokens, and how many it has used in the end.
+    pub(super) tokens: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,7 +130,14 @@ impl Job {
             rank: Rank::default(),
             takes: 0,
             wish: Wish::Departs,
+            tokens: None,
         }
+    }
+
+    /// What it has used of a quota.
+    fn used(&self, quota: &Quota) -> u32 {
+        let tokens = self.tokens.filter(|_| quota.unit_name() == "tokens");
+        tokens.map_or(self.cost, |(_, used)| used)
     }
 
     async fn run(self, process: usize, handle: Arc<Handle>, ends: Instant, start: Instant) -> End {
@@ -138,6 +148,9 @@ impl Job {
         let acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
         let acquire = acquire.priority(self.rank.priority);
         let mut acquire = acquire.of_share(self.rank.share.clone());
+        if let Some((estimate, _)) = self.tokens {
+            acquire = acquire.cost_of("tokens", estimate);
+        }
         let mut gone = ends;
         match self.wish {
             Wish::Bounded(wait) => acquire = acquire.max_wait(millis(wait)),
@@ -153,9 +166,12 @@ impl Job {
             permit.forfeit();
             return End::Gone;
         }
-        let from = start.elapsed();
+        let (from, charge) = (start.elapsed(), Charge::of(&permit));
         let work = permit.hold().run(tokio::time::sleep(millis(self.takes)));
         let worked = tokio::time::timeout_at(ends, work).await;
+        if let (Some((_, used)), Ok(_)) = (self.tokens, &worked) {
+            charge.settle("tokens", used).unwrap();
+        }
         let done = Done {
             process,
             job: self,
@@ -260,7 +276,8 @@ impl Outcome {
     /// Asserts the bound of a quota.
     #[track_caller]
     fn assert_safe(&self, quota: Quota) {
-        let events = self.done.iter().map(|it| (it.from, it.job.cost.into()));
+        let done = self.done.iter();
+        let events = done.map(|it| (it.from, it.job.used(&quota).into()));
         let fault = events.collect::<History>().fault(&quota);
         assert_eq!(fault, None, "{quota}: {:?}", self.done);
     }
@@ -281,7 +298,8 @@ impl Outcome {
             };
             f64::from(quota.limit()) / (quota.window() + hold).as_secs_f64()
         });
-        let units: u32 = self.between(from, until).map(|it| it.job.cost).sum();
+        let inside = self.between(from, until);
+        let units: u32 = inside.map(|it| it.job.used(&quotas[0])).sum();
         f64::from(units) / (until - from) / ideal.fold(f64::MAX, f64::min)
     }
 

@@ -21,32 +21,6 @@ use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// All of the table but four: what is kept on disk, as here nothing is, and other policies of an outage.
-pub(crate) const FAULTS: &[&str] = &[
-    "connections cut",
-    "replies cut off",
-    "nothing passes for a while",
-    "nothing passes to one of three",
-    "half-open connections, until TCP gives up",
-    "connections refused",
-    "connections reset when made",
-    "200 ms each way",
-    "SIGSTOP, SIGCONT",
-    "CLIENT KILL",
-    "CLIENT PAUSE",
-    "SCRIPT FLUSH",
-    "BUSY",
-    "OOM",
-    "one of three stopped",
-    REPLACED,
-    "FLUSHALL",
-    "kill -9, back empty",
-    "DEL",
-    "eviction",
-    DEMOTED,
-    PROMOTED,
-];
-
 /// It puts a new process in the place of the first.
 const REPLACED: &str = "one of three killed";
 
@@ -70,7 +44,7 @@ fn afterwards(name: &str, stage: &mut Stage) {
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
-    befalls: &'static [&'static str],
+    befalls: Vec<&'static str>,
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
@@ -87,7 +61,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub(crate) fn new(befalls: &'static [&'static str], stage: Stage, seed: u64) -> Self {
+    pub(crate) fn new(befalls: Vec<&'static str>, stage: Stage, seed: u64) -> Self {
         Self {
             befalls,
             stage,

@@ -36,6 +36,19 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
     .flatten()
 }
 
+/// Those of a single server that keeps nothing on disk, by default policies: their names.
+pub(crate) fn of_soak() -> Vec<&'static str> {
+    let besides = [
+        "replies cut off, without scripts",
+        "half-open connections",
+        "kill -9, back with all data",
+        "kill -9, then LOADING",
+    ];
+    let tables = [network::FAULTS, server::FAULTS, memory::FAULTS, PROCESS];
+    let names = tables.into_iter().flatten().map(|it| it.name);
+    names.filter(|name| !besides.contains(name)).collect()
+}
+
 /// By its name.
 pub(crate) fn find(name: &str) -> &'static Fault {
     all()
