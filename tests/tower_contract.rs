@@ -38,30 +38,15 @@ fn throttled(builder: LimiterBuilder) -> (Throttle<Mock>, Handle) {
     (layer(builder).layer(mock), handle)
 }
 
-/// Sends each request, and panics.
-#[derive(Clone)]
-struct Panics(Arc<Mutex<usize>>);
-
-impl Service<Request<()>> for Panics {
-    type Response = Response<()>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<()>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<()>) -> Self::Future {
-        *self.0.lock().expect("no panic") += 1;
-        panic!("after it was sent");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_service_that_panics_in_its_call_has_sent_the_request() {
     let sent = Arc::new(Mutex::new(0));
-    let builder = Limiter::builder().quota(Quota::per_minute(1));
-    let service = layer(builder).layer(Panics(sent.clone()));
+    let sends = sent.clone();
+    let panics = tower::service_fn(move |_: Request<()>| -> Ready<io::Result<Response<()>>> {
+        *sends.lock().expect("no panic") += 1;
+        panic!("after it was sent");
+    });
+    let service = layer(Limiter::builder().quota(Quota::per_minute(1))).layer(panics);
     for _ in 0..5 {
         let request = service.clone().oneshot(get("/"));
         let _ = tokio::spawn(timeout(SECOND, request)).await;

@@ -309,21 +309,3 @@ fn a_request_goes_on_after_its_runtime_has_shut_down() {
     let departed = second.block_on(async { timeout(5 * SECOND, waiting).await });
     departed.expect("in time").unwrap();
 }
-
-#[test]
-fn a_runtime_that_is_not_polled_holds_up_no_other() {
-    let (_, handle) = served(plan("1/500ms"));
-    let (idle, busy) = (new_runtime(), new_runtime());
-    // Its task leads, and then it is not polled any more.
-    idle.block_on(depart(&handle, 1)).unwrap();
-    let entered = idle.enter();
-    let joined = handle.wait(&key(), 1, Instant::now(), None);
-    drop(entered);
-    let mut waits = Box::pin(joined.unwrap());
-    idle.block_on(async { timeout(SECOND / 20, &mut waits).await.unwrap_err() });
-    let start = Instant::now();
-    let departed = busy.block_on(async { timeout(10 * SECOND, depart(&handle, 1)).await });
-    departed.unwrap().unwrap();
-    // The first request of the other runtime loses its turn, for one window; the rest is for a busy machine.
-    assert_since(start, 0..5_000);
-}

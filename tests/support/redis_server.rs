@@ -275,10 +275,10 @@ fn brought(variable: &str, path: &str) -> PathBuf {
 }
 
 /// Waits until something is so that depends on several servers.
-pub fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + 3 * PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "{otherwise}");
-        thread::sleep(Duration::from_millis(50));
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(5));
     }
 }

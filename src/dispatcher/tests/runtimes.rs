@@ -99,11 +99,11 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     });
 }
 
-/// The runtime that has sent a call, or was about to, is not polled any more.
+/// The runtime that has sent a call, or was about to, is not polled any more. Its request is cancelled, or misses its turn.
 #[test]
 fn a_runtime_that_is_not_polled_holds_up_no_other() {
     returns(|| {
-        for round_trip in [1, 100] {
+        for (round_trip, is_cancelled) in [(1, true), (100, true), (2, false)] {
             let store = Remote::new(Duration::from_millis(round_trip));
             let handle = process(&store, plan("2/100ms"));
             let (stopped, other) = (new_runtime(), new_runtime());
@@ -115,11 +115,11 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
                 let waits = timeout(Duration::from_millis(20), waiting).await;
                 assert!(waits.is_err());
             });
-            drop(waiting);
+            let waiting = waiting.filter(|_| !is_cancelled);
             let start = Instant::now();
             other.block_on(async { depart(&handle, 1).await.unwrap() });
             assert_since(start, 0..2_000);
-            drop(stopped);
+            drop((stopped, waiting));
         }
     });
 }
@@ -171,8 +171,7 @@ async fn end(acquire: Acquire, way: u32, moment: Duration) {
     }
 }
 
-/// Requests join, panic, are cancelled and depart on all threads of two runtimes at once, and a third runtime ends
-/// meanwhile: none is forgotten, and none leaves a place.
+/// Requests of three runtimes end in all ways at once, and one of the runtimes ends meanwhile.
 #[test]
 fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
     returns(|| {

@@ -321,7 +321,7 @@ proptest! {
             prop_assert!(process.killed.is_some() || departed.count() == asked.count());
         }
         let limit = scenario.parts.quotas[0].limit();
-        prop_assert!(!has_places || out.most_ever() <= limit.into(), "{} in progress", out.most_ever());
+        prop_assert!(!has_places || out.most_ever() <= limit as usize, "{} in progress", out.most_ever());
         prop_assert_eq!((out.aborted, out.leaked), (0, 0));
     }
 }

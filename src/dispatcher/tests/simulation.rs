@@ -7,6 +7,7 @@ use crate::permit::Permit;
 use crate::priority::{Priority, Share};
 use crate::quota::{Algorithm, CONCURRENT, REQUESTS};
 use crate::test_util::history::History;
+use support::progress::at_once;
 
 /// Times are milliseconds from the start.
 #[derive(Debug, Clone, Default)]
@@ -134,7 +135,7 @@ impl Job {
         }
     }
 
-    /// What it has used of a quota.
+    /// The units of a quota that it has used.
     fn used(&self, quota: &Quota) -> u32 {
         let tokens = self.tokens.filter(|_| quota.unit_name() == "tokens");
         tokens.map_or(self.cost, |(_, used)| used)
@@ -340,23 +341,15 @@ impl Outcome {
     }
 
     /// The most in progress at once, between two times.
-    pub(super) fn most(&self, from: Duration, until: Duration) -> i64 {
-        let costs = self.done.iter().map(|it| (it, i64::from(it.job.cost)));
-        let events = costs.flat_map(|(it, cost)| [(it.from, cost), (it.until, -cost)]);
-        let mut events: Vec<(Duration, i64)> = events.collect();
-        events.sort_unstable();
-        let (mut count, mut most) = (0, 0);
-        for (nth, &(at, more)) in events.iter().enumerate() {
-            count += more;
-            let next = events.get(nth + 1).map_or(Duration::MAX, |next| next.0);
-            if at < until && next > from {
-                most = most.max(count);
-            }
-        }
-        most
+    pub(super) fn most(&self, from: Duration, until: Duration) -> usize {
+        let units = |it: &Done| std::iter::repeat_n((it.from, it.until), it.job.cost as usize);
+        let works: Vec<_> = self.done.iter().flat_map(units).collect();
+        let begins = works.iter().map(|it| it.0.max(from));
+        let begins = begins.filter(|at| *at < until);
+        begins.map(|at| at_once(&works, at)).max().unwrap_or(0)
     }
 
-    pub(super) fn most_ever(&self) -> i64 {
+    pub(super) fn most_ever(&self) -> usize {
         self.most(Duration::ZERO, Duration::MAX)
     }
 

@@ -2,8 +2,8 @@
 
 use crate::fault::{Fault, Lasts};
 use crate::load::{KEYS, LIMIT};
-use crate::stage::{refusal, wait_until};
-use support::redis_server::RedisServer;
+use crate::stage::refusal;
+use support::redis_server::{RedisServer, wait_until};
 
 /// The values of those that fill the memory, a megabyte each.
 const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];

@@ -136,19 +136,9 @@ fn as_ever(_: &Stage) -> Option<u64> {
 /// Servers that take the place of others.
 const DEPLOYMENTS: &[Fault] = &[
     SENTINELS,
-    Fault {
-        name: "sentinel failover, strict",
-        limiter: be_strict,
-        most: |_| Some(LIMIT),
-        ..SENTINELS
-    },
+    strict("sentinel failover, strict", SENTINELS),
     CLUSTER,
-    Fault {
-        name: "cluster failover, strict",
-        limiter: be_strict,
-        most: |_| Some(LIMIT),
-        ..CLUSTER
-    },
+    strict("cluster failover, strict", CLUSTER),
 ];
 
 const CLUSTER: Fault = Fault {

@@ -6,8 +6,9 @@ use tower_throttle::store::RedisStore;
 
 use crate::fault::{Fault, Lasts};
 use crate::load::LIMIT;
-use crate::stage::{Stage, wait_until};
+use crate::stage::Stage;
 use support::proxy::Proxy;
+use support::redis_server::wait_until;
 
 /// Each way.
 const SLOW: Duration = Duration::from_millis(200);

@@ -7,8 +7,8 @@ use redis::RedisResult;
 
 use crate::fault::{Fault, Lasts};
 use crate::load::LIMIT;
-use crate::stage::{Stage, refusal, wait_until};
-use support::redis_server::RedisServer;
+use crate::stage::{Stage, refusal};
+use support::redis_server::{RedisServer, wait_until};
 
 /// Keeps what it has said, whatever happens.
 const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
