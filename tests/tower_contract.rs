@@ -358,7 +358,7 @@ async fn a_request_that_ends_before_its_call_releases_the_shared_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing() {
+async fn errors_pass_through_unchanged_and_a_service_that_fails_to_get_ready_costs_nothing() {
     let (service, mut handle) = throttled(per_second(1));
     handle.send_error(broken());
     let error = service
@@ -373,8 +373,21 @@ async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing()
     assert_eq!(answer(&mut handle).await, "/next");
     assert_eq!(begun.elapsed(), Duration::ZERO);
     next.await.expect("no panic").expect("an answer");
+    let failing = start(&service, "/failing").await;
+    let called = timeout(60 * SECOND, handle.next_request()).await;
+    called
+        .expect("a call")
+        .expect("a service")
+        .1
+        .send_error(broken());
+    let error = failing.await.expect("no panic").expect_err("broken");
+    assert!(error.is::<io::Error>());
+    // Where the service's error is a type of its own, it is boxed and no more.
+    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
+    let service = layer(per_second(1)).layer(failing);
+    let error = service.oneshot(get("/a")).await.expect_err("broken");
+    assert!(error.is::<io::Error>());
 }
-
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_the_service_is_ready_costs_nothing() {
     for held in [Duration::ZERO, GUARD / 2, GUARD * 5] {
@@ -410,22 +423,6 @@ async fn a_request_that_is_dropped_has_departed_if_it_was_called_and_else_lets_t
     assert_eq!(answer(&mut handle).await, "/next");
     let took = begun.elapsed();
     assert!(took >= SECOND && took <= STEP + 2 * MS, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn errors_of_the_service_pass_through_unchanged() {
-    let (service, mut handle) = throttled(per_second(1));
-    let failing = start(&service, "/a").await;
-    let (_, respond) = handle.next_request().await.expect("a call");
-    respond.send_error(broken());
-    let error = failing.await.expect("no panic").expect_err("broken");
-    assert!(error.is::<io::Error>());
-
-    // Where the service's error is a type of its own, it is boxed and no more.
-    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
-    let service = layer(per_second(1)).layer(failing);
-    let error = service.oneshot(get("/a")).await.expect_err("broken");
-    assert!(error.is::<io::Error>());
 }
 
 #[tokio::test(start_paused = true)]

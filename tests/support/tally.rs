@@ -100,21 +100,23 @@ impl Tally {
         counts.iter().map(|&count| self.of(count)).sum()
     }
 
-    /// What is wrong with the requests of a process of which so many arrived: each has one outcome, and only requests
-    /// with a permit depart.
-    pub fn accounts(&self, process: usize, arrived: u64) -> Vec<String> {
+    /// Of a process so many requests arrived: each has one outcome, and only requests with a permit depart.
+    #[track_caller]
+    pub fn assert_accounts(&self, process: usize, arrived: u64) {
         use Count::{Dropped, Expired, Forfeited, Refused};
         let ended = self.answered() + self.sum(&[Expired, Forfeited, Dropped, Refused]);
-        [
-            ("requests are lost", self.of(Count::Lost), 0),
-            ("errors are of an unknown kind", self.of(Count::Other), 0),
-            ("requests have ended", ended, self.of(Count::Asked)),
-            ("requests arrived", arrived, self.of(Count::Departed)),
-        ]
-        .into_iter()
-        .filter(|(_, is, should)| is != should)
-        .map(|(what, is, should)| format!("{is} and not {should} {what} in process {process}"))
-        .collect()
+        let lost = [self.of(Count::Lost), self.of(Count::Other)];
+        assert_eq!(
+            lost,
+            [0, 0],
+            "lost, and of unknown kind, in process {process}"
+        );
+        let asked = [self.of(Count::Asked), self.of(Count::Departed)];
+        assert_eq!(
+            [ended, arrived],
+            asked,
+            "ended and arrived, in process {process}"
+        );
     }
 }
 

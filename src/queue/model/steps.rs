@@ -46,8 +46,8 @@ pub(super) enum Step {
     LoseReply(usize),
     /// A process finds that a call is lost.
     GiveUp(usize),
-    /// The store refuses the call of a process.
-    Refuse(usize),
+    /// The store does not execute the call of a process, and says so: it refuses it, or it is out.
+    Refuse(usize, bool),
     /// A process finds that the store is out.
     Out(usize),
     /// A process finds that the store is back.
@@ -117,7 +117,10 @@ impl World {
             let may_lose = left[LOST] > 0 && process.lost.is_none();
             let has_call = process.calls.iter().any(|call| !call.is_late);
             add(false, may_lose && has_call, Step::LoseCall(p));
-            add(false, left[REFUSED] > 0 && has_call, Step::Refuse(p));
+            for is_out in [true, false] {
+                let may_refuse = left[REFUSED] > 0 && has_call;
+                add(false, may_refuse, Step::Refuse(p, is_out));
+            }
             let has_reply = process.replies.iter().any(|reply| !reply.is_late);
             add(false, may_lose && has_reply, Step::LoseReply(p));
             let is_active = self.is_waiting(setup, p);
@@ -217,16 +220,17 @@ impl World {
                     }
                 }
             }
-            Step::Refuse(p) => {
+            Step::Refuse(p, is_out) => {
                 self.left[REFUSED] -= 1;
                 let process = &mut self.processes[p];
                 let is_sent = |call: &Call| !call.is_late;
                 if let Some(nth) = process.calls.iter().position(is_sent) {
                     // Nothing can be corrected in a value that is not recognized.
-                    self.is_leak_excused = true;
-                    let refused = StoreError::new("refused").no_outage();
+                    self.is_leak_excused |= !is_out;
+                    let error = StoreError::new("not executed");
+                    let error = if is_out { error } else { error.no_outage() };
                     let number = process.calls.remove(nth).take.number;
-                    process.queue.failed(number, &refused, now, &mut woken);
+                    process.queue.failed(number, &error, now, &mut woken);
                 }
             }
             Step::Out(p) => {

@@ -107,20 +107,6 @@ async fn the_server_number_is_that_of_the_process_or_0_without_the_right_to_ask(
     assert_ne!(after.connection, before.connection);
 }
 
-#[tokio::test]
-async fn a_server_that_stays_a_replica_gets_at_most_ten_connections_per_second() {
-    let (server, proxy, servers) = proxied();
-    server.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
-        let answers = run(&servers, &[&["SET", "key", "1"]]).await.unwrap();
-        assert!(answers[0].server_error().is_some());
-    }
-    let most = 2 + begun.elapsed().as_millis() as usize / 100;
-    let made = proxy.made();
-    assert!((2..=most).contains(&made), "{made} of {most}");
-}
-
 /// Nothing is sent twice.
 #[tokio::test]
 async fn a_late_or_lost_answer_has_an_unknown_outcome() {
