@@ -1,15 +1,16 @@
 //! [`Tally`]: what came of the requests of a process, and what it took.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Count {
     /// Requests.
     Asked,
@@ -41,8 +42,6 @@ pub enum Count {
     LostCalls,
 }
 
-const COUNTS: usize = Count::LostCalls as usize + 1;
-
 impl Count {
     /// The count of a request that got this error.
     pub fn of_error(error: &Error) -> Self {
@@ -58,11 +57,10 @@ impl Count {
 
 /// Counts that grow, from whatever thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Tally([AtomicU64; COUNTS]);
-
+pub struct Tally(Mutex<BTreeMap<Count, u64>>);
 impl Tally {
     pub fn of(&self, count: Count) -> u64 {
-        self.0[count as usize].load(Ordering::SeqCst)
+        self.lock().get(&count).copied().unwrap_or(0)
     }
 
     pub fn one(&self, count: Count) {
@@ -71,21 +69,21 @@ impl Tally {
 
     /// Adds to a count, or to the longest so far if it is of that kind.
     pub fn add(&self, count: Count, number: u64) {
-        self.add_at(count as usize, number);
+        let mut counts = self.lock();
+        let it = counts.entry(count).or_default();
+        *it = match count {
+            Count::Longest => number.max(*it),
+            _ => number + *it,
+        };
     }
 
-    fn add_at(&self, place: usize, number: u64) {
-        if place == Count::Longest as usize {
-            self.0[place].fetch_max(number, Ordering::SeqCst);
-        } else {
-            self.0[place].fetch_add(number, Ordering::SeqCst);
-        }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Count, u64>> {
+        self.0.lock().expect("no panic")
     }
-
     /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
-        for (place, number) in other.0.iter().enumerate() {
-            self.add_at(place, number.load(Ordering::SeqCst));
+        for (&count, &number) in &*other.lock() {
+            self.add(count, number);
         }
         self
     }
