@@ -1,7 +1,6 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use redis::AsyncConnectionConfig;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
 use support::errors::{assert_readable, everything};
 use support::proxy::Proxy;
@@ -56,31 +55,6 @@ async fn a_unix_socket_keeps_all_promises() {
     let info = server.command::<String>(&["INFO", "keyspace"]);
     assert!(info.contains("db3:keys=1,"), "{info}");
     promises::keeps_all(async || connect(&format!("unix://{socket}")).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_of_the_user_serves_scripts_only() {
-    let server = RedisServer::start();
-    // They have timeouts of their own, which are short for a busy machine.
-    let config = ConnectionManagerConfig::new().set_response_timeout(Some(LONG));
-    let manager = ConnectionManager::new_with_config(server.client(), config).await;
-    let (client, config) = (server.client(), AsyncConnectionConfig::new());
-    let config = config.set_response_timeout(Some(LONG));
-    let multiplexed = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await;
-    let stores: [RedisStore; 2] = [
-        manager.expect("a connection").into(),
-        multiplexed.expect("a connection").into(),
-    ];
-    let stores = stores.map(|it| it.timeout(LONG));
-    for store in stores {
-        // The value is written under a quota of another kind first.
-        spend(&store, under(&["10/s"]), "a", 1).await;
-        spend(&store, under(&["10/s gcra burst=3"]), "a", 1).await;
-        let error = store.scripting(false).expect_err("no further connections");
-        assert!(error.to_string().starts_with("scripting: "), "{error}");
-    }
 }
 
 /// By a connection that cannot subscribe, or users that may neither publish nor subscribe.

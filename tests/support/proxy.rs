@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::ports::spare_port;
+use crate::redis_server::wait_until;
 
 mod pump;
 
@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// the connection is over, or from some moment on nothing comes any more.
 pub struct Proxy {
     port: u16,
-    orders: Option<UnboundedSender<(Order, mpsc::Sender<()>)>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -43,6 +42,8 @@ struct State {
     round_trips: Mutex<BTreeMap<usize, usize>>,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
+    /// How many orders are carried out.
+    obeyed: AtomicUsize,
 }
 
 /// The effects on new connections and on the bytes that pass.
@@ -60,19 +61,17 @@ struct Weather {
     dead_below: usize,
     /// Counts cuts: a connection that sees it change is over.
     cuts: usize,
+    /// Refuses new connections.
+    refuses: bool,
+    /// How many orders there were.
+    orders: usize,
+    is_over: bool,
 }
 
 /// For each request with these bytes: after how many bytes its reply is cut, if it is.
 struct Fuse {
     request: Vec<u8>,
     cuts: Box<dyn FnMut() -> Option<usize> + Send>,
-}
-
-#[derive(Debug)]
-enum Order {
-    /// The proxy accepts new connections, or refuses them.
-    Listen(bool),
-    Cut,
 }
 
 impl Proxy {
@@ -93,18 +92,16 @@ impl Proxy {
             weather: watch::Sender::new(weather),
             ..State::default()
         });
-        let (orders, heard) = unbounded_channel();
         let served = state.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(serve(listener, served, heard));
+            runtime.block_on(serve(listener, &served));
         });
         Self {
             port,
-            orders: Some(orders),
             state,
             thread: Some(thread),
         }
@@ -175,17 +172,17 @@ impl Proxy {
 
     /// Resets all connections.
     pub fn cut(&self) {
-        self.order(Order::Cut);
+        self.order(|weather| weather.cuts += 1);
     }
 
     /// Refuses new connections, as a host without a listener does; open ones go on.
     pub fn refuse(&self) {
-        self.order(Order::Listen(false));
+        self.order(|weather| weather.refuses = true);
     }
 
     /// Takes new connections again.
     pub fn accept(&self) {
-        self.order(Order::Listen(true));
+        self.order(|weather| weather.refuses = false);
     }
 
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
@@ -212,18 +209,22 @@ impl Proxy {
         self.state.weather.send_modify(change);
     }
 
-    fn order(&self, order: Order) {
-        let (done, is_done) = mpsc::channel();
-        let orders = self.orders.as_ref().expect("there until it is dropped");
-        orders.send((order, done)).expect("a proxy that runs");
-        let is_done = is_done.recv_timeout(PATIENCE);
-        is_done.expect("a proxy that obeys");
+    /// Waits until the change is carried out.
+    fn order(&self, change: impl FnOnce(&mut Weather)) {
+        let mut orders = 0;
+        self.change(|weather| {
+            change(weather);
+            weather.orders += 1;
+            orders = weather.orders;
+        });
+        let obeyed = || self.state.obeyed.load(Ordering::SeqCst);
+        wait_until("the proxy obeys", || obeyed() >= orders);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.orders = None;
+        self.change(|weather| weather.is_over = true);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking(), "the proxy panicked");
@@ -235,18 +236,27 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Serves until the sender of orders is dropped.
-async fn serve(
-    listener: StdListener,
-    state: Arc<State>,
-    mut orders: UnboundedReceiver<(Order, mpsc::Sender<()>)>,
-) {
+async fn serve(listener: StdListener, state: &Arc<State>) {
     listener.set_nonblocking(true).expect("an open socket");
     let listener = TcpListener::from_std(listener).expect("a runtime");
     let address = listener.local_addr().expect("a port");
-    let mut listener = Some(listener);
-    let mut connections = JoinSet::new();
+    let (mut listener, mut connections) = (Some(listener), JoinSet::new());
+    let (mut weather, mut cuts) = (state.weather.subscribe(), 0);
     loop {
+        let now = weather.borrow_and_update().clone();
+        if now.is_over {
+            return;
+        }
+        if now.refuses {
+            listener = None;
+        } else if listener.is_none() {
+            listener = Some(listen(address).await);
+        }
+        if now.cuts != cuts {
+            cuts = now.cuts;
+            while connections.join_next().await.is_some() {}
+        }
+        state.obeyed.store(now.orders, Ordering::SeqCst);
         let accepted = async {
             match &listener {
                 Some(listener) => listener.accept().await,
@@ -254,26 +264,11 @@ async fn serve(
             }
         };
         tokio::select! {
-            order = orders.recv() => {
-                let Some((order, done)) = order else { return };
-                match order {
-                    Order::Listen(false) => listener = None,
-                    Order::Listen(true) if listener.is_some() => {}
-                    Order::Listen(true) => listener = Some(listen(address).await),
-                    Order::Cut => {
-                        state.weather.send_modify(|weather| weather.cuts += 1);
-                        while connections.join_next().await.is_some() {}
-                    }
-                }
-                // The sender may have stopped waiting.
-                let _ = done.send(());
-            }
+            _ = weather.changed() => {}
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
-                // Read now, so that a later cut applies to it.
-                let cuts = state.weather.borrow().cuts;
                 connections.spawn(async move {
                     pump::connect(&client, number, cuts, &state).await;
                     drop(client);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
+use redis::{Client, FromRedisValue, InfoDict, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 use tower_throttle::store::RedisStore;
 
@@ -133,12 +133,14 @@ impl RedisServer {
 
     /// How many bytes its data, its connections and all else take.
     pub fn used_memory(&self) -> u64 {
-        let info: String = self.command(&["INFO", "memory"]);
-        let mut lines = info.lines();
-        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
-        used.expect("a line").trim().parse().expect("a number")
+        self.info("used_memory")
     }
 
+    /// A number of `INFO`.
+    pub fn info(&self, field: &str) -> u64 {
+        let info: InfoDict = self.command(&["INFO"]);
+        info.get(field).expect("a number")
+    }
     /// Ends the server as an operator would: it closes its connections and exits.
     pub fn stop(&mut self) {
         signal::terminate(self.pid());

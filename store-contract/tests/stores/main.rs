@@ -107,7 +107,7 @@ async fn redis_keeps_the_contract_in_each_version_and_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn connections_of_the_user_keep_the_contract() {
+async fn connections_of_the_user_keep_the_contract_by_scripts_only() {
     let server = RedisServer::start();
     let client = server.client();
     let manager = ConnectionManager::new(client.clone()).await;
@@ -117,6 +117,8 @@ async fn connections_of_the_user_keep_the_contract() {
     for store in [RedisStore::from(manager), RedisStore::from(shared)] {
         let store = store.prefix("other").expect("a prefix").timeout(TIMEOUT);
         store_contract(async || store.clone()).await;
+        let error = store.scripting(false).expect_err("no further connections");
+        assert!(error.to_string().starts_with("scripting: "), "{error}");
     }
 }
 

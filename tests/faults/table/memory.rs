@@ -82,8 +82,5 @@ fn limit_memory(server: &RedisServer, most: u64) {
 
 /// How many keys.
 fn evicted(server: &RedisServer) -> u64 {
-    let info: String = server.command(&["INFO", "stats"]);
-    let mut lines = info.lines();
-    let evicted = lines.find_map(|line| line.strip_prefix("evicted_keys:"));
-    evicted.expect("a line").parse().expect("a number")
+    server.info("evicted_keys")
 }
