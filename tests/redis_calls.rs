@@ -10,6 +10,7 @@ use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, assert_readable, everything, store_error};
 use support::monitor::{Monitor, Sent};
 use support::proxy::Proxy;
+use support::redis_server::connect;
 use tower_throttle::store::Store as _;
 use tower_throttle::{Outage, Recovery};
 
@@ -159,8 +160,7 @@ async fn the_timeout_bounds_every_call() {
 #[tokio::test]
 async fn without_the_right_to_the_time_calls_fail_unless_the_hosts_clocks_take_its_place() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.user(&["+@all", "-time"])).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
+    let store = connect(&server.user(&["+@all", "-time"])).await;
     let limiter = build(under(&["10/h"]).store(store.clone()));
     let error = bounded(limiter.acquire("a")).await.expect_err("no time");
     assert!(!store_error(&error).is_outage(), "{error:?}");
@@ -256,8 +256,7 @@ async fn a_call_that_is_overtaken_tries_again_and_fails_after_fifty_times() {
         let server = RedisServer::start();
         let proxy = Proxy::start(server.port());
         let transactions = spoil(&server, &proxy, spoiled);
-        let store = RedisStore::connect(&proxy.url()).await;
-        let store = store.expect("a connection").timeout(PATIENCE);
+        let store = connect(&proxy.url()).await;
         let store = store.scripting(false).expect("its own connections");
         let limiter = build(under(&["2/h"]).store(store));
         if spoiled == 120 {

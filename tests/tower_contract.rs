@@ -208,7 +208,7 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
     handle.allow(0);
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
-    let limiter = per_second(1).build().expect("a valid policy");
+    let limiter = build(per_second(1));
     let service = ThrottleLayer::new(limiter.clone()).layer(limited);
 
     let late = start(&service, "/late").await;
@@ -314,7 +314,7 @@ async fn a_shared_service_answers_several_requests_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
     let strict = Strict::default();
-    let limiter = per_second(10).build().expect("a valid policy");
+    let limiter = build(per_second(10));
     let layer = ThrottleLayer::new(limiter.clone())
         .key(|request: &Request<()>| request.uri().path().to_owned())
         .shared();

@@ -36,20 +36,18 @@ fn embedded(quotas: &str) -> Arc<Handle> {
 }
 
 impl Handle {
-    fn wait(
+    fn wait(self: &Arc<Self>, cost: u32, bound: Option<Instant>) -> Result<Waiting, Refusal> {
+        self.ask(Mode::Wait, cost, bound)
+    }
+
+    fn ask(
         self: &Arc<Self>,
-        key: &Key,
+        mode: Mode,
         cost: u32,
-        arrival: Instant,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        self.join(
-            Mode::Wait,
-            key,
-            (&cost.into(), &Rank::default()),
-            Position::new(arrival),
-            bound,
-        )
+        let (place, rank) = (Position::new(Instant::now()), Rank::default());
+        self.join(mode, &key(), (&cost.into(), &rank), place, bound)
     }
 }
 
@@ -59,13 +57,13 @@ fn key() -> Key {
 
 /// Waits for a turn.
 async fn depart(handle: &Arc<Handle>, cost: u32) -> Result<Instant, Refusal> {
-    let waiting = handle.wait(&key(), cost, Instant::now(), None)?;
+    let waiting = handle.wait(cost, None)?;
     waiting.await.map(|_| Instant::now())
 }
 
 /// A request that waits in a task of its own.
 fn spawn(handle: &Arc<Handle>, cost: u32) -> JoinHandle<Result<Granted, Refusal>> {
-    tokio::spawn(handle.wait(&key(), cost, Instant::now(), None).unwrap())
+    tokio::spawn(handle.wait(cost, None).unwrap())
 }
 
 async fn pass(millis: u64) {

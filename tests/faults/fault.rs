@@ -1,6 +1,5 @@
 //! [`Fault`]: one thing that goes wrong, and the promise that holds.
 
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -62,12 +61,4 @@ impl Fault {
         most: |_| Some(2 * LIMIT),
         ..Self::PLAIN
     };
-}
-
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fault")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }

@@ -32,7 +32,7 @@ const ENDS: u64 = 1;
 const IS_DROPPED: u64 = 2;
 
 /// A fault, and what holds for requests in progress.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) name: &'static str,
     /// The fault. Its bound and its name are for rates.

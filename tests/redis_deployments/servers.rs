@@ -2,9 +2,9 @@
 
 use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
-use support::errors::{assert_readable, everything};
+use support::errors::{assert_readable, everything, until_ok};
 use support::proxy::Proxy;
-use support::redis_server::installed;
+use support::redis_server::{connect, installed};
 use support::sentinel::{NAME, Sentinels};
 use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
@@ -12,11 +12,6 @@ use tower_throttle::store::Store as _;
 
 use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
-
-async fn connect(url: &str) -> RedisStore {
-    let store = bounded(RedisStore::connect(url)).await;
-    store.expect("a connection").timeout(LONG)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tls_server_keeps_all_promises() {
@@ -163,14 +158,8 @@ async fn slots_that_move_are_followed_with_their_state() {
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
-        let deadline = Instant::now() + LONG;
-        let left = loop {
-            match bounded(limiter.try_acquire(&*key)).await {
-                Ok(decision) => break decision.permit().expect("a permit").remaining(),
-                Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-            }
-            sleep(Duration::from_millis(10)).await;
-        };
+        let decision = until_ok(async || limiter.try_acquire(&*key).await).await;
+        let left = decision.permit().expect("a permit").remaining();
         assert_eq!(left, 5 - u32::from(scripting), "the state came along");
         limiter.reset(&*key).await.expect("a fresh start");
         assert_eq!(cluster.servers[cluster.primary_of(&key)].port(), to.port());

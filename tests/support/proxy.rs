@@ -7,18 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::errors::until_ok;
+use crate::ports::spare_port;
+use crate::redis_server::wait_until;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-
-use crate::ports::spare_port;
-use crate::redis_server::wait_until;
 
 mod pump;
-
-/// The proxy may take this long to obey, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Passes bytes between clients and a server on loopback, and can fail in between.
 ///
@@ -250,7 +246,7 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
         if now.refuses {
             listener = None;
         } else if listener.is_none() {
-            listener = Some(listen(address).await);
+            listener = Some(until_ok(async || TcpListener::bind(address).await).await);
         }
         if now.cuts != cuts {
             cuts = now.cuts;
@@ -277,16 +273,5 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
             }
             Some(_) = connections.join_next() => {}
         }
-    }
-}
-
-async fn listen(address: SocketAddr) -> TcpListener {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return listener,
-            Err(error) => assert!(Instant::now() < deadline, "{address}: {error}"),
-        }
-        sleep(Duration::from_millis(5)).await;
     }
 }

@@ -12,6 +12,7 @@ use redis::{Client, FromRedisValue, InfoDict, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 use tower_throttle::store::RedisStore;
 
+use crate::errors::bounded;
 use crate::ports::spare_port;
 use crate::signal;
 
@@ -107,10 +108,8 @@ impl RedisServer {
 
     /// A store with connections of its own, which waits long enough for a busy machine.
     pub async fn store(&self) -> RedisStore {
-        let store = RedisStore::connect(&self.url()).await;
-        store.expect("a connection").timeout(PATIENCE)
+        connect(&self.url()).await
     }
-
     /// Sends one command over a connection of its own and reads the answer, like `redis-cli`:
     /// `server.command::<String>(&["GET", "name"])`.
     pub fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
@@ -248,6 +247,12 @@ impl Drop for RedisServer {
             let _ = process.wait();
         }
     }
+}
+
+/// A store that waits long enough for a busy machine.
+pub async fn connect(url: &str) -> RedisStore {
+    let store = bounded(RedisStore::connect(url)).await;
+    store.expect("a connection").timeout(PATIENCE)
 }
 
 /// `$REDIS_SERVER`, or the one on the `PATH`.

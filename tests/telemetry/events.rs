@@ -281,7 +281,7 @@ pub(super) async fn restart(seen: &Seen) {
     let password = format!(">{PASSWORD}");
     let user = ["--user", "throttle", "on", &password, "~*", "&*", "+@all"];
     let mut server = RedisServer::start_with(&user);
-    let limiter_of = limiter_of(&server).await.build().expect("a valid policy");
+    let limiter_of = build(limiter_of(&server).await);
     limiter_of.acquire("a").await.expect("a permit");
     eventually("nudges arrive", async || {
         !seen.told("nudges arrive").is_empty()

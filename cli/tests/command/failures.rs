@@ -1,6 +1,6 @@
 //! Users without permissions, and control characters in keys.
 
-use super::{Ended, assert_harmless, connect, throttle, words};
+use super::{Ended, assert_harmless, throttle, words};
 use support::redis_server::RedisServer;
 use support::spend::{spend, under};
 
@@ -20,7 +20,7 @@ fn refused_commands_fail_without_printing_the_password() {
 async fn control_characters_in_keys_are_escaped() {
     const KEY: &str = "\u{1b}[31m\u{202e}a\u{200b}\nb";
     let server = RedisServer::start();
-    spend(&connect(&server).await, under(&["10/h"]), KEY, 1).await;
+    spend(&server.store().await, under(&["10/h"]), KEY, 1).await;
     for args in [
         &["show", KEY][..],
         &["pause", KEY, "1h"],

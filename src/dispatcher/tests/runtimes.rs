@@ -31,7 +31,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
-                    let joined = handle.wait(&key(), 1, Instant::now(), None);
+                    let joined = handle.wait(1, None);
                     tokio::spawn(joined.unwrap());
                 }
                 pass(20).await;
@@ -51,7 +51,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
         let mut waiting = None;
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
-            waiting = Some(handle.wait(&key(), 1, Instant::now(), None));
+            waiting = Some(handle.wait(1, None));
             tokio::time::sleep(SECOND / 10).await;
         });
         store.set(Fault::Blocks);
@@ -70,7 +70,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
-            let join = || handle.wait(&key(), 1, Instant::now(), None).map(drop);
+            let join = || handle.wait(1, None).map(drop);
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(join))
         });
         assert!(!matches!(joined, Ok(Ok(()))), "it cannot wait");
@@ -87,7 +87,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
-        let join = || handle.wait(&key(), 1, Instant::now(), None);
+        let join = || handle.wait(1, None);
         let entered = second.enter();
         let mut waiting = Box::pin(join().unwrap());
         drop(entered);
@@ -107,7 +107,7 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
             let store = Remote::new(Duration::from_millis(round_trip));
             let handle = process(&store, plan("2/100ms"));
             let (stopped, other) = (new_runtime(), new_runtime());
-            let join = || handle.wait(&key(), 2, Instant::now(), None);
+            let join = || handle.wait(2, None);
             let mut waiting = None;
             stopped.block_on(async {
                 depart(&handle, 1).await.unwrap();

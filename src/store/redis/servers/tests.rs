@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{CommandAnswer, Servers, refused};
 use crate::store::StoreError;
 
+use support::errors::until_ok;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 
@@ -44,16 +45,8 @@ async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
 
 /// Repeats the call while it fails.
 async fn get_until_up(servers: &Servers) -> CommandAnswer {
-    let deadline = soon();
-    loop {
-        match get(servers).await {
-            Ok(answered) => return answered,
-            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
+    until_ok(async || get(servers).await).await
 }
-
 fn refusal(answered: &CommandAnswer) -> StoreError {
     match &answered.value {
         Value::ServerError(error) => refused(error),
