@@ -78,15 +78,17 @@ fn assert_since(start: Instant, millis: std::ops::Range<u64>) {
 }
 
 fn new_runtime() -> tokio::runtime::Runtime {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap()
+    runtime(false)
 }
 
-fn paused_runtime() -> tokio::runtime::Runtime {
+fn runtime(is_paused: bool) -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().unwrap()
+    runtime
+        .enable_all()
+        .start_paused(is_paused)
+        .build()
+        .unwrap()
 }
-
 /// A store behind a network: each call takes a round trip, and some fail.
 #[derive(Debug)]
 struct Remote {

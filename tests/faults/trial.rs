@@ -100,7 +100,7 @@ fn least_of_keys(arrivals: &[Arrival]) -> usize {
     counts.into_iter().min().unwrap_or(0)
 }
 
-/// What depends on how busy the machine is.
+/// Asserts what depends on how busy the machine is.
 fn assert_no_excess(tally: &Tally, connections: usize, span: Duration) {
     let most = CONNECTIONS + (span.as_secs_f64() * CONNECTIONS_PER_SECOND) as usize;
     assert!(connections <= most, "{connections} connections in {span:?}");

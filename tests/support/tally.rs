@@ -98,7 +98,7 @@ impl Tally {
         counts.iter().map(|&count| self.of(count)).sum()
     }
 
-    /// Of a process so many requests arrived: each has one outcome, and only requests with a permit depart.
+    /// Asserts that each request of a process has one outcome, and that only those with a permit depart. So many arrived.
     #[track_caller]
     pub fn assert_accounts(&self, process: usize, arrived: u64) {
         use Count::{Dropped, Expired, Forfeited, Refused};

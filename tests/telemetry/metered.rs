@@ -149,7 +149,7 @@ async fn a_departure_before_a_request_of_a_higher_priority_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_and_waiting_requests_are_counted_by_policy() {
+async fn waits_and_waiting_requests_are_counted_once_by_policy_and_label() {
     let figures = Figures::new();
     let limiter = figures.build(ten());
     let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
@@ -168,6 +168,24 @@ async fn waits_and_waiting_requests_are_counted_by_policy() {
         "wait_seconds_count{policy=ten,priority=normal} 30
         waiting{policy=ten,priority=normal} 0
         queues{policy=ten} 0",
+    );
+    // Without a name, the label changes with the quotas.
+    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
+    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(500)).await;
+    let change = || limiter.set_quota(Quota::per_second(2));
+    figures.within(change).unwrap();
+    for label in ["1/s", "2/s"] {
+        let waiting = format!("waiting{{policy={label},priority=normal}}");
+        let waiting = figures.number(&waiting);
+        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
+    }
+    waiting.await.unwrap();
+    figures.assert_numbers(
+        "waiting{policy=1/s,priority=normal} 0
+        waiting{policy=2/s,priority=normal} 0
+        queues{policy=1/s} 0
+        queues{policy=2/s} 0",
     );
 }
 
@@ -219,28 +237,6 @@ async fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
     figures.assert_numbers(
         "requests_total{outcome=granted,policy=2/50ms} 4
         waiting{policy=2/50ms,priority=normal} 0",
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_are_counted_once_when_the_label_changes() {
-    let figures = Figures::new();
-    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
-    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
-    sleep(Duration::from_millis(500)).await;
-    let change = || limiter.set_quota(Quota::per_second(2));
-    figures.within(change).unwrap();
-    for label in ["1/s", "2/s"] {
-        let waiting = format!("waiting{{policy={label},priority=normal}}");
-        let waiting = figures.number(&waiting);
-        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
-    }
-    waiting.await.unwrap();
-    figures.assert_numbers(
-        "waiting{policy=1/s,priority=normal} 0
-        waiting{policy=2/s,priority=normal} 0
-        queues{policy=1/s} 0
-        queues{policy=2/s} 0",
     );
 }
 

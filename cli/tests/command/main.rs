@@ -2,7 +2,6 @@
 
 mod check;
 mod docs;
-mod failures;
 mod general;
 mod keys;
 mod simulate;

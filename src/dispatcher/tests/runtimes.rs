@@ -171,7 +171,7 @@ async fn end(acquire: Acquire, way: u32, moment: Duration) {
     }
 }
 
-/// Requests of three runtimes end in all ways at once, and one of the runtimes ends meanwhile.
+/// Requests of three runtimes end in all ways at once. One of the runtimes ends before them.
 #[test]
 fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
     returns(|| {

@@ -215,7 +215,7 @@ impl Scenario {
     #[track_caller]
     pub(super) fn run(&self) -> Outcome {
         let ends = async { timeout(900 * SECOND, self.run_all()).await };
-        let out = paused_runtime().block_on(ends);
+        let out = runtime(true).block_on(ends);
         let out = out.expect("no request waits for ever");
         self.parts.quotas.iter().for_each(|it| out.assert_safe(*it));
         out
