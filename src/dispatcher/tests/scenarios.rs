@@ -178,7 +178,7 @@ fn mixed_costs_keep_the_rate() {
 /// If each request needs its whole estimate to be free, 83% can be used, and 52% without settlements.
 #[test]
 fn settled_costs_use_the_quota_and_never_exceed_it_whatever_is_lost() {
-    for (lost_percent, killed, least) in [(0, None, 0.7), (10, Some(9_000), 0.6)] {
+    for (lost_percent, killed, least) in [(0, None, 0.7), (10, Some(9_000), 0.2)] {
         let mut rng = StdRng::seed_from_u64(7);
         let mut processes = processes([1; 3]);
         for process in &mut processes {
@@ -189,10 +189,10 @@ fn settled_costs_use_the_quota_and_never_exceed_it_whatever_is_lost() {
                 job.tokens = Some((2_000, rng.random_range(100..=2_000)));
             }
         }
-        // It has not settled what it used.
+        // It has not settled what it used, and for two windows the others may wait for its place.
         processes[2].killed = killed;
         let scenario = Scenario::new("60/3s + 20000/3s unit=tokens", processes);
-        let used = scenario.run().rate(&scenario.parts.quotas[1..], 12.0, 18.0);
+        let used = scenario.run().rate(&scenario.parts.quotas[1..], 12.0, 24.0);
         println!("{lost_percent}% lost: {used:.2} used");
         assert!(used >= least, "{used:.2} used");
     }
