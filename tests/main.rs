@@ -16,7 +16,6 @@ mod priorities;
 mod recovery;
 mod redis_calls;
 mod redis_deployments;
-mod replicas;
 mod rules;
 mod security;
 mod set_quota;

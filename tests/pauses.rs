@@ -1,6 +1,4 @@
-//! A pause holds in all processes, and ends in all.
-
-use redis::aio::ConnectionManager;
+//! A pause holds in all processes, and ends in all. `redis_deployments` has pauses on real servers.
 
 use crate::limiter::{departures, history, queue};
 use crate::prelude::*;
@@ -115,83 +113,4 @@ async fn a_pause_whose_answer_is_lost_is_sent_again() {
     one.pause("a", until).await.expect("a pause");
     other.acquire("a").await.expect("a permit");
     assert!(Instant::now() >= until);
-}
-
-/// How a replica uses the server.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
-    Scripts,
-    Transactions,
-    /// Its connection cannot subscribe.
-    Manager,
-    /// Its user may neither publish nor subscribe.
-    Restricted,
-}
-
-async fn limiter(server: &RedisServer, way: Way, quota: Quota) -> Limiter {
-    let store = match way {
-        Way::Manager => {
-            let manager = ConnectionManager::new(server.client()).await;
-            RedisStore::from(manager.expect("a connection"))
-        }
-        Way::Restricted => {
-            let url = server.user(&["+@all", "-publish", "-subscribe", "-psubscribe"]);
-            RedisStore::connect(&url).await.expect("a connection")
-        }
-        Way::Scripts | Way::Transactions => server.store().await,
-    };
-    let store = store.timeout(SECOND * 20);
-    let store = store.scripting(way != Way::Transactions);
-    let store = store.expect("a store that connected");
-    build(Limiter::builder().quota(quota).store(store))
-}
-
-/// The horizon, the guard and a round trip are 120 ms; the rest is for a busy machine.
-const STOPS_WITHIN: Duration = SECOND;
-
-/// Requests wait in one process while another begins a pause of so many seconds, and ends it.
-async fn stops_and_goes_on(commands: Way, waits: Way, pause: u32) {
-    let server = RedisServer::start();
-    let quota = Quota::new(10, SECOND / 2);
-    let commanding = limiter(&server, commands, quota).await;
-    let waiting = limiter(&server, waits, quota).await;
-    let queue = queue(&waiting, 100).await;
-    sleep(SECOND * 6 / 5).await;
-    let until = Instant::now() + SECOND * pause;
-    commanding.pause("a", until).await.expect("a pause");
-    let stopped = Instant::now() + STOPS_WITHIN;
-    sleep(STOPS_WITHIN + SECOND / 2).await;
-    attempt(&waiting, "a", 1).await.expect_err("it is paused");
-    // Its message may arrive before the answer.
-    let resumed = Instant::now();
-    commanding.resume("a").await.expect("no pause");
-    let mut departures = bounded(departures(queue)).await;
-    departures.sort_unstable();
-    let (before, after) = departures.split_at(departures.partition_point(|&at| at < resumed));
-    let case = format!("{commands:?}, {waits:?}: {before:?}, {after:?}");
-    assert!(
-        before.len() >= 10 && before.last() <= Some(&stopped),
-        "{case}"
-    );
-    // A quarter of the expected wait where no message arrives, and the rest for a busy machine.
-    assert!(after[0] < resumed + SECOND * 5, "{case}");
-    eventually("a request departs at once", async || {
-        attempt(&waiting, "a", 1).await.is_ok()
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_stops_other_processes_and_they_go_on_at_its_end_with_and_without_messages() {
-    use Way::{Manager, Restricted, Scripts, Transactions};
-    // Without the message, the end of a pause of 600 s would be noticed after 150 s.
-    let ways = [
-        (Scripts, Scripts, 600),
-        (Transactions, Scripts, 600),
-        (Scripts, Transactions, 600),
-        (Scripts, Manager, 12),
-        (Restricted, Scripts, 12),
-        (Scripts, Restricted, 12),
-    ];
-    join_all(ways.map(|(commands, waits, pause)| stops_and_goes_on(commands, waits, pause))).await;
 }

@@ -16,14 +16,6 @@ use tower_throttle::{
 
 use crate::prelude::*;
 
-const LEVELS: [Priority; 5] = [
-    Priority::Lowest,
-    Priority::Low,
-    Priority::Normal,
-    Priority::High,
-    Priority::Highest,
-];
-
 fn limiter(quota: Quota, store: impl Store) -> Limiter {
     build(Limiter::builder().quota(quota).store(store))
 }
@@ -222,48 +214,4 @@ async fn a_server_refuses_first_what_would_wait_longest() {
         let refused = refused.count();
         assert!(expected.contains(&refused), "{sender:?}: {refused}");
     }
-}
-
-/// Spends the quota. Then requests of all levels join, the lowest first, two of each. Returns them in the order of their
-/// departures.
-async fn departures(limiters: [Limiter; 3]) -> Vec<(Priority, usize)> {
-    let spent = limiters[0].acquire("a").cost(2).await;
-    spent.expect("a permit");
-    let (departed, mut departures) = unbounded_channel();
-    for nth in 0..2 {
-        for (level, priority) in LEVELS.into_iter().enumerate() {
-            let acquire = limiters[level % limiters.len()].acquire("a");
-            let departed = departed.clone();
-            tokio::spawn(async move {
-                acquire.priority(priority).await.expect("a permit");
-                departed.send((priority, nth)).expect("a receiver");
-            });
-            sleep(SECOND / 100).await;
-        }
-    }
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        let next = timeout(60 * SECOND, departures.recv()).await;
-        order.push(next.expect("a departure").expect("a sender"));
-    }
-    order
-}
-
-fn expected() -> Vec<(Priority, usize)> {
-    let levels = LEVELS.into_iter().rev();
-    levels.flat_map(|level| [(level, 0), (level, 1)]).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn levels_are_strict_and_keep_the_order_of_arrival() {
-    let quota = Quota::new(2, SECOND);
-    let embedded = limiter(quota, MemoryStore::new());
-    let dispatched = limiter(quota, FailingStore::new(MemoryStore::new()));
-    for one in [embedded, dispatched] {
-        let clones = [(); 3].map(|()| one.clone());
-        assert_eq!(departures(clones).await, expected());
-    }
-    let shared = FailingStore::new(MemoryStore::new());
-    let limiters = [(); 3].map(|()| limiter(quota, shared.clone()));
-    assert_eq!(departures(limiters).await, expected());
 }

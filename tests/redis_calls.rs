@@ -10,6 +10,7 @@ use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, assert_readable, everything, store_error};
 use support::monitor::{Monitor, Sent};
 use support::proxy::Proxy;
+use support::redis_server::connect;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{self, TcpStream};
 use tower_throttle::store::Store as _;
@@ -161,8 +162,7 @@ async fn the_timeout_bounds_every_call() {
 #[tokio::test]
 async fn without_the_right_to_the_time_calls_fail_unless_the_hosts_clocks_take_its_place() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.user(&["+@all", "-time"])).await;
-    let store = store.expect("a connection").timeout(PATIENCE);
+    let store = connect(&server.user(&["+@all", "-time"])).await;
     let limiter = build(under(&["10/h"]).store(store.clone()));
     let error = bounded(limiter.acquire("a")).await.expect_err("no time");
     assert!(!store_error(&error).is_outage(), "{error:?}");
@@ -234,12 +234,6 @@ async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
     assert_eq!(snapshot.remaining(), 9);
 }
 
-async fn limiter(url: &str, builder: LimiterBuilder) -> Limiter {
-    let store = RedisStore::connect(url).await.expect("a connection");
-    let store = store.timeout(PATIENCE).scripting(false);
-    build(builder.store(store.expect("its own connections")))
-}
-
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.
 /// Returns its URL, and how many transactions there were.
 async fn spoil(server: &RedisServer, spoiled: usize) -> (String, Arc<AtomicUsize>) {
@@ -283,7 +277,9 @@ async fn a_call_that_is_overtaken_tries_again_and_fails_after_fifty_times() {
     for (spoiled, least, left) in [(7, 8, 1), (120, 121, 1), (usize::MAX, 50, 2)] {
         let server = RedisServer::start();
         let (url, transactions) = spoil(&server, spoiled).await;
-        let limiter = limiter(&url, under(&["2/h"])).await;
+        let store = connect(&url).await;
+        let store = store.scripting(false).expect("its own connections");
+        let limiter = build(under(&["2/h"]).store(store));
         if spoiled == 120 {
             // A request that waits calls again.
             limiter.acquire("a").await.expect("a permit");

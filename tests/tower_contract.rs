@@ -38,30 +38,15 @@ fn throttled(builder: LimiterBuilder) -> (Throttle<Mock>, Handle) {
     (layer(builder).layer(mock), handle)
 }
 
-/// Sends each request, and panics.
-#[derive(Clone)]
-struct Panics(Arc<Mutex<usize>>);
-
-impl Service<Request<()>> for Panics {
-    type Response = Response<()>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<()>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<()>) -> Self::Future {
-        *self.0.lock().expect("no panic") += 1;
-        panic!("after it was sent");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_service_that_panics_in_its_call_has_sent_the_request() {
     let sent = Arc::new(Mutex::new(0));
-    let builder = Limiter::builder().quota(Quota::per_minute(1));
-    let service = layer(builder).layer(Panics(sent.clone()));
+    let sends = sent.clone();
+    let panics = tower::service_fn(move |_: Request<()>| -> Ready<io::Result<Response<()>>> {
+        *sends.lock().expect("no panic") += 1;
+        panic!("after it was sent");
+    });
+    let service = layer(Limiter::builder().quota(Quota::per_minute(1))).layer(panics);
     for _ in 0..5 {
         let request = service.clone().oneshot(get("/"));
         let _ = tokio::spawn(timeout(SECOND, request)).await;
@@ -223,7 +208,7 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
     handle.allow(0);
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(mock, permits.clone());
-    let limiter = per_second(1).build().expect("a valid policy");
+    let limiter = build(per_second(1));
     let service = ThrottleLayer::new(limiter.clone()).layer(limited);
 
     let late = start(&service, "/late").await;
@@ -329,7 +314,7 @@ async fn a_shared_service_answers_several_requests_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
     let strict = Strict::default();
-    let limiter = per_second(10).build().expect("a valid policy");
+    let limiter = build(per_second(10));
     let layer = ThrottleLayer::new(limiter.clone())
         .key(|request: &Request<()>| request.uri().path().to_owned())
         .shared();
@@ -373,7 +358,7 @@ async fn a_request_that_ends_before_its_call_releases_the_shared_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing() {
+async fn errors_pass_through_unchanged_and_a_service_that_fails_to_get_ready_costs_nothing() {
     let (service, mut handle) = throttled(per_second(1));
     handle.send_error(broken());
     let error = service
@@ -388,8 +373,21 @@ async fn a_service_that_fails_to_get_ready_fails_the_request_and_costs_nothing()
     assert_eq!(answer(&mut handle).await, "/next");
     assert_eq!(begun.elapsed(), Duration::ZERO);
     next.await.expect("no panic").expect("an answer");
+    let failing = start(&service, "/failing").await;
+    let called = timeout(60 * SECOND, handle.next_request()).await;
+    called
+        .expect("a call")
+        .expect("a service")
+        .1
+        .send_error(broken());
+    let error = failing.await.expect("no panic").expect_err("broken");
+    assert!(error.is::<io::Error>());
+    // Where the service's error is a type of its own, it is boxed and no more.
+    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
+    let service = layer(per_second(1)).layer(failing);
+    let error = service.oneshot(get("/a")).await.expect_err("broken");
+    assert!(error.is::<io::Error>());
 }
-
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_the_service_is_ready_costs_nothing() {
     for held in [Duration::ZERO, GUARD / 2, GUARD * 5] {
@@ -425,22 +423,6 @@ async fn a_request_that_is_dropped_has_departed_if_it_was_called_and_else_lets_t
     assert_eq!(answer(&mut handle).await, "/next");
     let took = begun.elapsed();
     assert!(took >= SECOND && took <= STEP + 2 * MS, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn errors_of_the_service_pass_through_unchanged() {
-    let (service, mut handle) = throttled(per_second(1));
-    let failing = start(&service, "/a").await;
-    let (_, respond) = handle.next_request().await.expect("a call");
-    respond.send_error(broken());
-    let error = failing.await.expect("no panic").expect_err("broken");
-    assert!(error.is::<io::Error>());
-
-    // Where the service's error is a type of its own, it is boxed and no more.
-    let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
-    let service = layer(per_second(1)).layer(failing);
-    let error = service.oneshot(get("/a")).await.expect_err("broken");
-    assert!(error.is::<io::Error>());
 }
 
 #[tokio::test(start_paused = true)]

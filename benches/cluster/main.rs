@@ -1,10 +1,5 @@
 //! Measures permits for many keys on three primaries of a Redis Cluster, beside one.
 //!
-//! ```sh
-//! cargo bench -p tower-throttle-benches --bench cluster                     # a table, in a minute
-//! cargo bench -p tower-throttle-benches --bench cluster -- --json --check   # lines of JSON; fails if a bound is not met
-//! ```
-//!
 //! 256 callers of one process take permits of random keys that have capacity, in turns: from a server without slots,
 //! from a cluster of one primary, and from one of three. In a cluster, each key has a script call of its own; without slots,
 //! up to 16 keys share one. Figures are medians over the rounds. All servers and the callers share the machine, so permits

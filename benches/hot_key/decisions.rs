@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
-use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Contestant, Departures, Output, Rate, Rounds, Table, begin, count, ratio, store, text, turns,
+    Contestant, Departures, Output, Rate, Rounds, Table, begin, count, ratio, text, turns,
 };
 
 const CALLERS: usize = 512;
@@ -24,11 +23,7 @@ pub(crate) async fn measure(server: &RedisServer, output: &mut Output) -> anyhow
     for limit in LIMITS {
         begin(&format!("{limit} per second"));
         let window = WINDOW;
-        let limiter = Limiter::builder()
-            .store(store(server).await?)
-            .quota(Quota::new(limit, window))
-            .build()?;
-        let all = Contestant::beside_peers(limiter, server, Rate { limit, window }).await?;
+        let all = Contestant::beside_peers(server, Rate { limit, window }, |it| it).await?;
         let departures = Departures::default();
         let [mut decisions, mut permits] = Rounds::several(all.len());
         for (_, place) in turns(ROUNDS, all.len()) {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
-use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
     Contestant, Departures, Load, Meter, Output, Rate, Rounds, Table, begin, count, figure, load,
-    ratio, store, text, turns,
+    ratio, text, turns,
 };
 
 const RATE: Rate = Rate {
@@ -24,11 +23,7 @@ const MOST_CPU: f64 = 0.12;
 
 pub(crate) async fn measure(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
     let mut meter = Meter::new(server).await?;
-    let limiter = Limiter::builder()
-        .store(store(server).await?)
-        .quota(Quota::new(RATE.limit, RATE.window))
-        .build()?;
-    let all = Contestant::beside_peers(limiter, server, RATE).await?;
+    let all = Contestant::beside_peers(server, RATE, |it| it).await?;
     let gcra = all.iter().position(|it| it.name() == "gcra script");
     let departures = Departures::default();
     let mut table = Table::new(

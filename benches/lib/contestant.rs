@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tower_throttle::key::Key;
-use tower_throttle::{Decision, Limiter};
+use tower_throttle::{Decision, Limiter, LimiterBuilder, Quota};
 
 use crate::departures::Departures;
 use crate::load::load;
 use crate::peers::{Peer, Rate};
+use crate::redis::store;
 use support::redis_server::RedisServer;
 
 /// This crate, or a limiter that calls Redis for each permit.
@@ -31,12 +32,15 @@ pub struct Decisions {
 }
 
 impl Contestant {
-    /// This limiter first, then all peers, in a fixed order.
+    /// A limiter of this crate first, then all peers, in a fixed order.
     pub async fn beside_peers(
-        limiter: Limiter,
         server: &RedisServer,
         rate: Rate,
+        change: fn(LimiterBuilder) -> LimiterBuilder,
     ) -> anyhow::Result<Vec<Self>> {
+        let quota = Quota::new(rate.limit, rate.window);
+        let limiter = Limiter::builder().store(store(server).await?).quota(quota);
+        let limiter = change(limiter).build()?;
         let peers = Peer::all(server, rate).await?;
         let peers = peers.into_iter().map(Self::Peer);
         Ok([Self::Ours(limiter)].into_iter().chain(peers).collect())

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
-use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
     Contestant, Departures, Meter, Output, Rate, Recorded, Rounds, Table, begin, count, figure,
-    measure, ratio, store, text, turns,
+    measure, ratio, text, turns,
 };
 
 const USERS: u32 = 500_000;
@@ -35,13 +34,8 @@ fn main() -> anyhow::Result<()> {
 async fn run(output: &mut Output) -> anyhow::Result<()> {
     let server = RedisServer::start();
     let mut meter = Meter::new(&server).await?;
-    let limiter = Limiter::builder()
-        .store(store(&server).await?)
-        .quota(Quota::new(RATE.limit, RATE.window))
-        // Redis decides each request, as it does for the peers.
-        .denial_cache(0)
-        .build()?;
-    let all = Contestant::beside_peers(limiter, &server, RATE).await?;
+    // Redis decides each request, as it does for the peers.
+    let all = Contestant::beside_peers(&server, RATE, |it| it.denial_cache(0)).await?;
     let [mut rate, mut permits, mut calls, mut script, mut bytes] = Rounds::several(all.len());
     for (round, place) in turns(ROUNDS, all.len()) {
         begin(all[place].name());

@@ -1,10 +1,5 @@
 //! Measures 100 and 1,000 processes that wait for one key of one Redis.
 //!
-//! ```sh
-//! cargo bench -p tower-throttle-benches --bench processes                     # a table, in two and a half minutes
-//! cargo bench -p tower-throttle-benches --bench processes -- --json --check   # lines of JSON; fails if a bound is not met
-//! ```
-//!
 //! A process is simulated by a limiter with connections of its own: one for its calls, and one for nudges. Each has two
 //! callers, which ask for one permit after another, so that it always has requests in its queue. All processes share one
 //! key with a limit of 100 per second. Figures begin 15 s after the last process has connected, for 20 s.

@@ -4,7 +4,6 @@ use proptest::prelude::ProptestConfig;
 
 use super::{Counter, State};
 
-mod attempts;
 mod changes;
 mod codec;
 mod histories;

@@ -36,20 +36,18 @@ fn embedded(quotas: &str) -> Arc<Handle> {
 }
 
 impl Handle {
-    fn wait(
+    fn wait(self: &Arc<Self>, cost: u32, bound: Option<Instant>) -> Result<Waiting, Refusal> {
+        self.ask(Mode::Wait, cost, bound)
+    }
+
+    fn ask(
         self: &Arc<Self>,
-        key: &Key,
+        mode: Mode,
         cost: u32,
-        arrival: Instant,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        self.join(
-            Mode::Wait,
-            key,
-            (&cost.into(), &Rank::default()),
-            Position::new(arrival),
-            bound,
-        )
+        let (place, rank) = (Position::new(Instant::now()), Rank::default());
+        self.join(mode, &key(), (&cost.into(), &rank), place, bound)
     }
 }
 
@@ -59,13 +57,13 @@ fn key() -> Key {
 
 /// Waits for a turn.
 async fn depart(handle: &Arc<Handle>, cost: u32) -> Result<Instant, Refusal> {
-    let waiting = handle.wait(&key(), cost, Instant::now(), None)?;
+    let waiting = handle.wait(cost, None)?;
     waiting.await.map(|_| Instant::now())
 }
 
 /// A request that waits in a task of its own.
 fn spawn(handle: &Arc<Handle>, cost: u32) -> JoinHandle<Result<Granted, Refusal>> {
-    tokio::spawn(handle.wait(&key(), cost, Instant::now(), None).unwrap())
+    tokio::spawn(handle.wait(cost, None).unwrap())
 }
 
 async fn pass(millis: u64) {
@@ -80,15 +78,17 @@ fn assert_since(start: Instant, millis: std::ops::Range<u64>) {
 }
 
 fn new_runtime() -> tokio::runtime::Runtime {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap()
+    runtime(false)
 }
 
-fn paused_runtime() -> tokio::runtime::Runtime {
+fn runtime(is_paused: bool) -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().unwrap()
+    runtime
+        .enable_all()
+        .start_paused(is_paused)
+        .build()
+        .unwrap()
 }
-
 /// A store behind a network: each call takes a round trip, and some fail.
 #[derive(Debug)]
 struct Remote {
@@ -308,22 +308,4 @@ fn a_request_goes_on_after_its_runtime_has_shut_down() {
     drop(first);
     let departed = second.block_on(async { timeout(5 * SECOND, waiting).await });
     departed.expect("in time").unwrap();
-}
-
-#[test]
-fn a_runtime_that_is_not_polled_holds_up_no_other() {
-    let (_, handle) = served(plan("1/500ms"));
-    let (idle, busy) = (new_runtime(), new_runtime());
-    // Its task leads, and then it is not polled any more.
-    idle.block_on(depart(&handle, 1)).unwrap();
-    let entered = idle.enter();
-    let joined = handle.wait(&key(), 1, Instant::now(), None);
-    drop(entered);
-    let mut waits = Box::pin(joined.unwrap());
-    idle.block_on(async { timeout(SECOND / 20, &mut waits).await.unwrap_err() });
-    let start = Instant::now();
-    let departed = busy.block_on(async { timeout(10 * SECOND, depart(&handle, 1)).await });
-    departed.unwrap().unwrap();
-    // The first request of the other runtime loses its turn, for one window; the rest is for a busy machine.
-    assert_since(start, 0..5_000);
 }

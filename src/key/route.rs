@@ -147,7 +147,6 @@ mod tests {
         }
     }
 
-    // `finds_what_the_documented_rule_says` of the templates covers the rest of the order.
     // `finds_what_the_documented_rule_says` of the templates covers the order among them.
     #[test]
     fn paths_are_compared_as_they_are_sent_and_without_the_query() {

@@ -6,9 +6,12 @@
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 use stateright::{Checker, HasDiscoveries, Model};
 
-use self::world::{Claim, Setup};
+use self::world::{Claim, Setup, World};
 use super::{Queue, Request, Turn};
 
 mod steps;
@@ -77,6 +80,22 @@ fn broken(setup: &Setup) -> Option<(Claim, String)> {
         format!("at {}, departed at {departed:?}: {step:?}\n", world.tick)
     });
     Some((claim, steps.collect()))
+}
+
+/// Takes random steps until the end, or until a claim is broken; returns that claim and the steps.
+fn walk(setup: &Setup, seed: u64) -> Option<(Claim, String)> {
+    let (mut random, mut world) = (StdRng::seed_from_u64(seed), World::new(setup));
+    let (mut possible, mut taken) = (Vec::new(), String::new());
+    loop {
+        setup.actions(&world, &mut possible);
+        let Some(&step) = possible.choose(&mut random) else {
+            return Some((world.broken?, taken));
+        };
+        taken += &format!("at {}: {step:?}\n", world.tick);
+        world.apply(setup, step);
+        world.check(setup);
+        possible.clear();
+    }
 }
 
 /// Checks setups as [`Setup::parse`] reads them.
@@ -169,6 +188,27 @@ fn the_promises_hold_when_the_requests_in_progress_are_limited() {
         "waits | waits; places, stopped",
         "waits | waits; places, lost-state, strict",
     ]);
+}
+
+const LONG: &str = "
+    waits waits waits tries bounded waits waits waits; costs, limit 4, joined 12, cancelled 2, forfeited 2, late 9, refused 2, out
+    waits waits waits waits | waits bounded waits tries; costs, limit 4, joined 12, cancelled 2, forfeited 2, late 9, lost 3, out
+    waits waits waits waits | waits bounded waits waits; costs, limit 4, joined 12, cancelled 2, late 9, lost 3, stopped 2, crashed
+    waits waits waits waits | waits bounded waits tries; limit 3, joined 12, cancelled, forfeited, late 9, paused 2, lost 2, refused
+    waits waits waits waits | waits waits tries; costs, places, limit 4, joined 12, cancelled 2, forfeited 2, lost 2, late 4, refused
+    waits waits waits waits waits waits waits waits waits waits waits waits waits waits waits; limit 15, joined 2, late 15, cancelled 3, forfeited 3";
+/// Far more requests than can be explored, and many faults at once.
+#[test]
+fn the_promises_hold_in_long_random_histories() {
+    for setup in LONG.trim().lines().map(|it| Setup::parse(it.trim())) {
+        let begun = Instant::now();
+        for seed in 0..500 {
+            if let Some((claim, path)) = walk(&setup, seed) {
+                panic!("{}, seed {seed}: {claim:?} is broken:\n{path}", setup.name);
+            }
+        }
+        println!("{}: {:?}", setup.name, begun.elapsed());
+    }
 }
 
 /// More requests, and several faults at once.

@@ -1,4 +1,4 @@
-//! Limits of how many requests are in progress, behind the adapters and on several runtimes.
+//! Limits of how many requests are in progress, behind the adapters.
 //!
 //! ```sh
 //! cargo test -p tower-throttle-tests --test faults requests_in_progress -- --nocapture  # while Redis or a process fails
@@ -7,11 +7,7 @@
 use crate::prelude::*;
 
 mod adapters;
-mod leaks;
 mod streams;
-
-/// Only a defect takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The places that are held of a key.
 async fn held(limiter: &Limiter, key: &str) -> u32 {

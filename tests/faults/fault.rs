@@ -1,6 +1,5 @@
 //! [`Fault`]: one thing that goes wrong, and the promise that holds.
 
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -57,17 +56,40 @@ impl Fault {
         most: |_| Some(LIMIT),
     };
 
-    /// The state is lost once: requests with old grants depart, and so do requests with new ones.
-    pub(crate) const FORGETS: Self = Self {
-        most: |_| Some(2 * LIMIT),
-        ..Self::PLAIN
-    };
-}
+    pub(crate) const fn new(name: &'static str, inject: fn(&mut Stage)) -> Self {
+        Self {
+            inject,
+            ..Self::PLAIN.named(name)
+        }
+    }
 
-impl fmt::Debug for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fault")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+    pub(crate) const fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    pub(crate) const fn on(self, stage: fn() -> Stage) -> Self {
+        Self { stage, ..self }
+    }
+
+    pub(crate) const fn lasts(self, lasts: Lasts) -> Self {
+        Self { lasts, ..self }
+    }
+
+    /// It lasts until so many times the limit have departed.
+    pub(crate) const fn until_departed(self, times: usize) -> Self {
+        self.lasts(Lasts::UntilDeparted(times * LIMIT as usize))
+    }
+
+    pub(crate) const fn heal(self, heal: fn(&mut Stage)) -> Self {
+        Self { heal, ..self }
+    }
+
+    pub(crate) const fn most(self, most: fn(&Stage) -> Option<u64>) -> Self {
+        Self { most, ..self }
+    }
+
+    /// The state is lost once: requests with old grants depart, and so do requests with new ones.
+    pub(crate) const fn forgets(self) -> Self {
+        self.most(|_| Some(2 * LIMIT))
     }
 }

@@ -15,6 +15,7 @@ use crate::stage::{PATIENCE, Part};
 use crate::table;
 use crate::upstream::Way;
 use support::child::{self, now};
+use support::errors::until_ok;
 use support::spend::build;
 use support::tally::{Count, Tally};
 
@@ -81,15 +82,9 @@ pub(crate) fn play(part: &Part) {
 
 /// Connects as a fault says.
 pub(crate) async fn connect(fault: &Fault, redis: &str) -> RedisStore {
-    let deadline = Instant::now() + PATIENCE;
-    let store = loop {
-        match (fault.connect)(redis.to_owned()).await {
-            Ok(store) => break store.timeout(TIMEOUT),
-            // A second may be little on a machine that does many other things.
-            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-        }
-    };
-    (fault.store)(store)
+    // A second may be little on a machine that does many other things.
+    let store = until_ok(async || (fault.connect)(redis.to_owned()).await).await;
+    (fault.store)(store.timeout(TIMEOUT))
 }
 
 async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {

@@ -36,11 +36,8 @@ use support::errors::panic_text;
 /// How many trials run at a time: each is idle for most of it.
 const LANES: usize = 4;
 
-/// A row of the table, and broken promises.
-type Outcome = (String, Vec<String>);
-
 /// Runs the trials of these names in a random order, prints their rows, and asserts that no promise is broken.
-fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> Outcome + Sync) {
+fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> String + Sync) {
     let only = env::var("FAULTS_ONLY").unwrap_or_default();
     let chosen = names.iter().copied().filter(|name| name.contains(&only));
     let mut waiting: Vec<_> = chosen.collect();
@@ -55,15 +52,12 @@ fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> Ou
     let (rows, complaints) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
     let lane = || {
         while let Some(name) = { waiting.lock().expect("no panic").pop() } {
-            let broken = match catch_unwind(AssertUnwindSafe(|| run(name))) {
-                Ok((row, broken)) => {
-                    rows.lock().expect("no panic").insert(name, row);
-                    broken
-                }
-                Err(panic) => vec![panic_text(panic)],
-            };
-            let named = broken.into_iter().map(|it| format!("{name}: {it}"));
-            complaints.lock().expect("no panic").extend(named);
+            let row = catch_unwind(AssertUnwindSafe(|| run(name))).unwrap_or_else(|panic| {
+                let complaint = format!("{name}: {}", panic_text(panic));
+                complaints.lock().expect("no panic").push(complaint);
+                String::new()
+            });
+            rows.lock().expect("no panic").insert(name, row);
         }
     };
     thread::scope(|scope| {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tower_throttle::{Limiter, Lost, Quota};
 
-use crate::Outcome;
 use crate::fault::Fault;
 use crate::load::{BUFFER, connect, runtime};
 use crate::stage::{PATIENCE, PROCESSES, Part, after};
@@ -33,7 +32,7 @@ const ENDS: u64 = 1;
 const IS_DROPPED: u64 = 2;
 
 /// A fault, and what holds for requests in progress.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) name: &'static str,
     /// The fault. Its bound and its name are for rates.
@@ -95,8 +94,8 @@ async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsiz
     }
 }
 
-/// One row, and what is wrong with it.
-pub(crate) fn run(places: &'static Places) -> Outcome {
+/// Returns the row of the table.
+pub(crate) fn run(places: &'static Places) -> String {
     let mut stage = (places.fault.stage)();
     stage.play("places_process", places.name);
     let all = |arrivals: &[Arrival]| most_at_once(&works(arrivals, &[], now()).0) == LIMIT;
@@ -121,21 +120,15 @@ pub(crate) fn run(places: &'static Places) -> Outcome {
     let most = most_at_once(&works);
     let begins = works.iter().map(|it| it.0);
     let first = begins.filter(|&it| it >= healed).min().unwrap_or(ended);
-    let mut complaints = Vec::new();
-    if most > places.most {
-        complaints.push(format!("{most} at once, of {}", places.most));
-    }
-    if !has_recovered {
-        complaints.push("not all processes depart again".to_owned());
-    }
-    let row = format!(
+    assert!(most <= places.most, "{most} at once, of {}", places.most);
+    assert!(has_recovered, "not all processes depart again");
+    format!(
         "| {} | {} s | {most} of {} | {dropped} | {:.1} s |\n",
         places.name,
         places.takes.as_secs(),
         places.most,
         (first - healed).as_secs_f64(),
-    );
-    (row, complaints)
+    )
 }
 
 /// The begin and the end of the work of all requests, and how many were dropped. That of a killed process has ended then,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::upstream::{Arrival, Upstream};
 use support::child::{self, Child, now};
 use support::cluster::Cluster;
 use support::proxy::Proxy;
-use support::redis_server::RedisServer;
+use support::redis_server::{RedisServer, wait_until};
 use support::sentinel::Sentinels;
 use support::tally::Tally;
 
@@ -22,7 +22,6 @@ pub(crate) const PROCESSES: usize = 3;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Servers, proxies and processes: each process reaches the first server through a proxy of its own.
-#[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) proxies: Vec<Proxy>,
@@ -191,7 +190,7 @@ impl Stage {
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn(self.test, &child::text(&part), &[]);
+        let child = child::spawn(self.test, &child::text(&part));
         Process { child, number }
     }
 
@@ -223,16 +222,6 @@ impl Stage {
 pub(crate) fn after(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {
     let after = arrivals.iter().filter(|it| it.departed >= time);
     after.copied().collect()
-}
-
-/// Polls a condition that a fault brings about.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// The code with which the server refuses a command, if it does.

@@ -1,16 +1,13 @@
 //! One fault under load, and the judgment: [`run`].
 
-use std::panic::catch_unwind;
 use std::time::Duration;
 
 use tower_throttle::test_util::history::History;
 
-use crate::Outcome;
 use crate::fault::Fault;
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
 use crate::stage::{PATIENCE, PROCESSES, after};
 use crate::upstream::Arrival;
-use support::errors::panic_text;
 use support::proxy::Proxy;
 use support::tally::{Count, Tally};
 
@@ -25,8 +22,8 @@ const CALLS_PER_SECOND: f64 = 10.0;
 /// Sets the stage, starts the load, lets it go wrong and puts it right.
 ///
 /// Nothing here takes a time that was guessed: it goes on once enough have departed, and only if that takes
-/// far longer than it should is something wrong.
-pub(crate) fn run(fault: &'static Fault) -> Outcome {
+/// far longer than it should is something wrong. Returns the row of the table.
+pub(crate) fn run(fault: &'static Fault) -> String {
     let mut stage = (fault.stage)();
     stage.play("process", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
@@ -51,39 +48,38 @@ pub(crate) fn run(fault: &'static Fault) -> Outcome {
     let allowed = (fault.most)(&stage);
     let arrivals = stage.arrivals();
 
-    let mut complaints = Vec::new();
-    if !has_recovered {
-        complaints.push("not all processes depart again".to_owned());
-    }
+    assert!(has_recovered, "not all processes depart again");
     for (number, tally) in &tallies {
         let arrived = arrivals.iter().filter(|it| it.process == *number);
-        complaints.extend(tally.accounts(*number, arrived.count() as u64));
+        tally.assert_accounts(*number, arrived.count() as u64);
     }
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
-    complaints.extend(excesses(&tally, connections, healed - injected));
+    assert_no_excess(&tally, connections, healed - injected);
     let (mut most, mut silence) = (0, Duration::ZERO);
     for key in 0..KEYS {
         let own: Vec<_> = arrivals.iter().filter(|it| it.key == key).collect();
         // A buffer promises no more than that it is long enough for what it is as long as.
         let arrived = own.iter().map(|it| it.at.min(it.departed + BUFFER));
-        let mut departed: Vec<_> = own.iter().map(|it| it.departed).collect();
-        departed.sort_unstable();
-        let pairs = departed.windows(2).filter(|pair| pair[1] > injected);
+        let departed: History = own.iter().map(|it| it.departed).collect();
+        let times: Vec<_> = departed.times().collect();
+        let pairs = times.windows(2).filter(|pair| pair[1] > injected);
         silence = silence.max(pairs.map(|it| it[1] - it[0]).max().unwrap_or_default());
-        for (what, times, window) in [
+        for (what, history, window) in [
             ("arrived", arrived.collect(), WINDOW),
             ("departed", departed, WINDOW + BUFFER),
         ] {
-            let times: Vec<_> = times;
-            let events = times.into_iter().map(|at| (at, 1)).collect();
-            let (seen, excess) = judge(events, window, allowed);
-            most = most.max(seen);
-            complaints.extend(excess.map(|excess| format!("of key {key} {what} {excess}")));
+            let busiest = history.busiest(window).expect("requests of each key");
+            most = most.max(busiest.weight);
+            let is_allowed = allowed.is_none_or(|allowed| busiest.weight <= allowed);
+            assert!(
+                is_allowed,
+                "of key {key} {what} within {window:?}: {busiest:?}"
+            );
         }
     }
     let during = after(&arrivals, injected).len() - after(&arrivals, healed).len();
-    let row = format!(
+    format!(
         "| {} | {during} of {} | {} | {:.1} s | {:.1} s | {most} of {} | {} | {} | {connections} | {:.2} |\n",
         fault.name,
         arrivals.len(),
@@ -94,8 +90,7 @@ pub(crate) fn run(fault: &'static Fault) -> Outcome {
         tally.of(Count::Lost),
         tally.of(Count::LostCalls),
         tally.of(Count::Calls) as f64 / tally.answered() as f64,
-    );
-    (row, complaints)
+    )
 }
 
 /// How many there are of the key of which there are least.
@@ -105,37 +100,20 @@ fn least_of_keys(arrivals: &[Arrival]) -> usize {
     counts.into_iter().min().unwrap_or(0)
 }
 
-/// The most in any window of these events, in their order or not; and if that is more than allowed, where.
-pub(crate) fn judge(
-    mut events: Vec<(Duration, u64)>,
-    window: Duration,
-    allowed: Option<u64>,
-) -> (u64, Option<String>) {
-    events.sort_unstable();
-    let first = events.first().map_or(Duration::ZERO, |it| it.0);
-    let events = events.into_iter().map(|(at, weight)| (at - first, weight));
-    let history: History = events.collect();
-    let check = || history.assert_at_most(allowed.unwrap_or(u64::MAX), window);
-    let excess = catch_unwind(check).err().map(panic_text);
-    (history.most_in_any(window), excess)
-}
-
-/// What is more than it should be, though that depends on how busy the machine is.
-fn excesses(tally: &Tally, connections: usize, span: Duration) -> Vec<String> {
+/// Asserts what depends on how busy the machine is.
+fn assert_no_excess(tally: &Tally, connections: usize, span: Duration) {
     let most = CONNECTIONS + (span.as_secs_f64() * CONNECTIONS_PER_SECOND) as usize;
+    assert!(connections <= most, "{connections} connections in {span:?}");
     let requests = tally.answered() + tally.of(Count::Expired);
     let lines = (PROCESSES * KEYS) as f64;
     let further = (span.as_secs_f64() * lines * CALLS_PER_SECOND) as u64;
-    let longest = Duration::from_micros(tally.of(Count::Longest));
     let calls = tally.of(Count::Calls);
-    [
-        (connections > most).then(|| format!("{connections} connections in {span:?}")),
-        (calls > requests + further).then(|| format!("{calls} calls for {requests} requests")),
-        (longest > span + PATIENCE).then(|| format!("a request took {longest:?}")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    assert!(
+        calls <= requests + further,
+        "{calls} calls for {requests} requests"
+    );
+    let longest = Duration::from_micros(tally.of(Count::Longest));
+    assert!(longest <= span + PATIENCE, "a request took {longest:?}");
 }
 
 fn errors(tally: &Tally) -> String {

@@ -6,9 +6,8 @@ use tower_throttle::key::Key;
 use tower_throttle::store::StoreError;
 use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
 
-use super::rights::{additional, set_user, url_of};
+use super::rights::{additional, connect, set_user};
 use crate::prelude::*;
-use crate::redis_deployments::promises::LONG;
 use support::command_stats::CommandStats;
 use support::errors::everything;
 use support::spend::{spend, spend_by};
@@ -196,9 +195,7 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
 async fn listing_takes_the_additional_rights_in_the_guide() {
     let server = RedisServer::start();
     set_user(&server, "throttle-plain", &[]);
-    let store = bounded(RedisStore::connect(&url_of(&server, "throttle-plain"))).await;
-    let store = store.expect("a connection").timeout(LONG);
-    let store = store.scripting(false).expect("its own connections");
+    let store = connect(&server, "throttle-plain").await;
     let spent = spend_many(&store, 10).await;
     let error = store.keys().next_page().await.expect_err("no right to it");
     assert!(!error.is_outage(), "{error:?}");

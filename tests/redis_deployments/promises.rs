@@ -34,7 +34,8 @@ pub(crate) async fn keeps_all(connect: impl AsyncFn() -> RedisStore) {
 pub(crate) async fn keeps_these(stores: &[RedisStore; 2]) {
     never_exceeds(stores, &["a", "b", "c", "d"]).await;
     limits_requests_in_progress(stores).await;
-    pauses_reach_all(stores).await;
+    // Without a nudge, the end of this pause would be noticed after a quarter of it.
+    pauses_reach_all(stores, 30 * LONG).await;
 }
 
 pub(crate) async fn never_exceeds(stores: &[RedisStore; 2], keys: &[&'static str]) {
@@ -72,18 +73,25 @@ async fn limits_requests_in_progress(stores: &[RedisStore; 2]) {
 }
 
 /// A request that waits in one process keeps to the pause of another, until that ends it.
-async fn pauses_reach_all(stores: &[RedisStore; 2]) {
+pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], pause: Duration) {
     let [one, other] = stores
         .each_ref()
         .map(|store| build(under(&["100/s"]).store(store.clone())));
-    let pause = one.pause("paused", Instant::now() + LONG);
+    // The other process knows the key, and its subscription has begun.
+    bounded(other.acquire("paused")).await.expect("a permit");
+    let pause = one.pause("paused", Instant::now() + pause);
     bounded(pause).await.expect("a pause");
     let waiting = tokio::spawn(other.acquire("paused"));
-    sleep(Duration::from_millis(300)).await;
+    // Departures that were granted before are over by then.
+    sleep(SECOND).await;
     assert!(!waiting.is_finished(), "the key is paused");
+    attempt(&other, "paused", 1)
+        .await
+        .expect_err("it is paused");
     let resume = bounded(one.resume("paused")).await;
     resume.expect("the end of the pause");
-    // A quarter of the expected wait, if no nudge arrives.
     let departed = timeout(LONG / 2, waiting).await.expect("in time");
     departed.expect("no panic").expect("a permit");
+    let departs = async || attempt(&other, "paused", 1).await.is_ok();
+    eventually("a request departs at once", departs).await;
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use tower_throttle::store::StoreError;
 
 use crate::prelude::*;
-use crate::redis_deployments::promises::LONG;
-use support::errors::{assert_readable, everything, store_error};
-use support::redis_server::{installed, redis_6_2, valkey};
+use support::errors::{assert_readable, everything, store_error, until_ok};
+use support::redis_server::{connect, installed, redis_6_2, valkey};
 
 /// All kinds of servers, each with and without scripts.
 fn all() -> impl Iterator<Item = (PathBuf, bool)> {
@@ -21,8 +20,7 @@ fn policies() -> [LimiterBuilder; 2] {
 }
 
 async fn limiters(url: &str, scripting: bool) -> [Limiter; 2] {
-    let store = bounded(RedisStore::connect(url)).await;
-    let store = store.expect("a connection").timeout(LONG);
+    let store = connect(url).await;
     let store = store.scripting(scripting).expect("its own connections");
     // Each remembers nothing, and has a state of its own.
     let store = |name| store.clone().prefix(name).expect("a prefix");
@@ -52,15 +50,8 @@ async fn are_refused(limiters: &[Limiter], code: &str, is_outage: bool) {
 
 /// Each lets one request depart, and refusals have consumed nothing.
 async fn recover(limiters: &[Limiter], left: u32) {
-    let deadline = Instant::now() + LONG;
     for limiter in limiters {
-        let remaining = loop {
-            match try_once(limiter).await {
-                Ok(remaining) => break remaining,
-                Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-            }
-            sleep(Duration::from_millis(10)).await;
-        };
+        let remaining = until_ok(async || try_once(limiter).await).await;
         assert_eq!(remaining, left);
     }
 }

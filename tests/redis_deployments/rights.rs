@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
 use support::cluster::Cluster;
-use support::redis_server::{installed, redis_6_2, valkey};
+use support::redis_server::{self, installed, redis_6_2, valkey};
 use support::rights::{assert_nothing_refused, do_everything};
 use support::sentinel::{NAME, Sentinels};
 
@@ -41,9 +41,8 @@ pub(crate) fn url_of(server: &RedisServer, user: &str) -> String {
     format!("redis://{user}:PASSWORD@127.0.0.1:{}/", server.port())
 }
 
-async fn connect(server: &RedisServer, user: &str) -> RedisStore {
-    let store = bounded(RedisStore::connect(&url_of(server, user))).await;
-    let store = store.expect("a connection").timeout(LONG);
+pub(crate) async fn connect(server: &RedisServer, user: &str) -> RedisStore {
+    let store = redis_server::connect(&url_of(server, user)).await;
     store
         .scripting(!user.ends_with("-plain"))
         .expect("its own connections")
@@ -80,8 +79,7 @@ async fn a_database_number_takes_the_right_to_select_it() {
     let error = bounded(RedisStore::connect(&url)).await;
     assert!(!error.expect_err("no right to it").is_outage());
     set_user(&server, "throttle", &additional("a database number"));
-    let store = bounded(RedisStore::connect(&url)).await;
-    do_everything(&store.expect("a connection").timeout(LONG), &server).await;
+    do_everything(&redis_server::connect(&url).await, &server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

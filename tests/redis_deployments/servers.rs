@@ -1,11 +1,10 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use redis::AsyncConnectionConfig;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
-use support::errors::{assert_readable, everything};
+use support::errors::{assert_readable, everything, until_ok};
 use support::proxy::Proxy;
-use support::redis_server::installed;
+use support::redis_server::{connect, installed};
 use support::sentinel::{NAME, Sentinels};
 use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
@@ -13,11 +12,6 @@ use tower_throttle::store::Store as _;
 
 use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
-
-async fn connect(url: &str) -> RedisStore {
-    let store = bounded(RedisStore::connect(url)).await;
-    store.expect("a connection").timeout(LONG)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tls_server_keeps_all_promises() {
@@ -58,28 +52,24 @@ async fn a_unix_socket_keeps_all_promises() {
     promises::keeps_all(async || connect(&format!("unix://{socket}")).await).await;
 }
 
+/// By a connection that cannot subscribe, or users that may neither publish nor subscribe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_of_the_user_serves_scripts_only() {
+async fn pauses_reach_processes_without_messages() {
     let server = RedisServer::start();
-    // They have timeouts of their own, which are short for a busy machine.
-    let config = ConnectionManagerConfig::new().set_response_timeout(Some(LONG));
-    let manager = ConnectionManager::new_with_config(server.client(), config).await;
-    let (client, config) = (server.client(), AsyncConnectionConfig::new());
-    let config = config.set_response_timeout(Some(LONG));
-    let multiplexed = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await;
-    let stores: [RedisStore; 2] = [
-        manager.expect("a connection").into(),
-        multiplexed.expect("a connection").into(),
-    ];
-    let stores = stores.map(|it| it.timeout(LONG));
-    for store in stores {
-        // The value is written under a quota of another kind first.
-        spend(&store, under(&["10/s"]), "a", 1).await;
-        spend(&store, under(&["10/s gcra burst=3"]), "a", 1).await;
-        let error = store.scripting(false).expect_err("no further connections");
-        assert!(error.to_string().starts_with("scripting: "), "{error}");
+    let manager = ConnectionManager::new(server.client()).await;
+    let manager = RedisStore::from(manager.expect("a connection")).timeout(LONG);
+    let url = server.user(&["+@all", "-publish", "-subscribe", "-psubscribe"]);
+    let (scripts, restricted) = (connect(&server.url()).await, connect(&url).await);
+    let transactions = scripts.clone().scripting(false).expect("its connections");
+    for (one, other, pause) in [
+        (&transactions, &scripts, 600),
+        (&scripts, &transactions, 600),
+        (&scripts, &manager, 12),
+        (&restricted, &scripts, 12),
+        (&scripts, &restricted, 12),
+    ] {
+        let stores = [one.clone(), other.clone()];
+        promises::pauses_reach_all(&stores, pause * SECOND).await;
     }
 }
 
@@ -168,14 +158,8 @@ async fn slots_that_move_are_followed_with_their_state() {
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
-        let deadline = Instant::now() + LONG;
-        let left = loop {
-            match bounded(limiter.try_acquire(&*key)).await {
-                Ok(decision) => break decision.permit().expect("a permit").remaining(),
-                Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-            }
-            sleep(Duration::from_millis(10)).await;
-        };
+        let decision = until_ok(async || limiter.try_acquire(&*key).await).await;
+        let left = decision.permit().expect("a permit").remaining();
         assert_eq!(left, 5 - u32::from(scripting), "the state came along");
         limiter.reset(&*key).await.expect("a fresh start");
         assert_eq!(cluster.servers[cluster.primary_of(&key)].port(), to.port());

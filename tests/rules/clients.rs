@@ -183,10 +183,7 @@ const RULES: &str = r#"
 
 #[tokio::test]
 async fn each_request_is_answered_by_its_rule() {
-    let limiter = Limiter::builder()
-        .rules(toml(RULES).expect("rules"))
-        .build();
-    let limiter = limiter.expect("a limiter");
+    let limiter = build(Limiter::builder().rules(toml(RULES).expect("rules")));
     let key = limiter.by_rules();
     let service = ThrottleLayer::new(limiter)
         .inbound(key, FailureMode::Closed)

@@ -271,8 +271,7 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     let store = FailingStore::new(MemoryStore::new());
     let table = |outage| rules([per_hour("all", 4).outage(outage)]);
     let builder = Limiter::builder().store(store.clone());
-    let limiter = builder.rules(table(Outage::Deny)).build();
-    let limiter = limiter.expect("a limiter");
+    let limiter = build(builder.rules(table(Outage::Deny)));
     store.fail_with(Fault::Unreachable);
     let wait = |_| tokio::spawn(limiter.acquire("a"));
     let waiting: Vec<_> = (0..4).map(wait).collect();

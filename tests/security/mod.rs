@@ -78,7 +78,7 @@ async fn use_key(limiter: &Limiter, key: &Key) -> String {
 async fn a_hashed_secret_is_seen_nowhere() {
     let server = RedisServer::start();
     let store = server.store().await;
-    let limiter = quotas().store(store).build().expect("a valid policy");
+    let limiter = build(quotas().store(store));
     let api_key = key::header("x-api-key");
     let tuple = (key::host(), key::bearer_token());
     let keys = [
@@ -116,8 +116,7 @@ async fn false_nudges_and_other_messages_change_nothing() {
     let server = RedisServer::start();
     let window = Duration::from_millis(300);
     let builder = under(&[]).quota(Quota::new(5, window)).buffer(window / 10);
-    let limiter = builder.store(server.store().await).build();
-    let limiter = limiter.expect("a valid policy");
+    let limiter = build(builder.store(server.store().await));
     limiter.acquire("a").await.expect("a permit");
     let (client, has_ended) = (server.client(), Arc::new(AtomicBool::new(false)));
     let ended = has_ended.clone();

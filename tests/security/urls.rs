@@ -2,15 +2,13 @@
 
 use std::error::Error as _;
 
+use crate::prelude::*;
+use crate::security::{quotas, shown};
 use redis::sentinel::{SentinelClient, SentinelServerType};
+use support::errors::{assert_readable, everything, until_ok};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tower_throttle::store::{RedisStore, StoreError};
-use tower_throttle::{Error, Permit};
-
-use crate::prelude::*;
-use crate::security::{quotas, shown};
-use support::errors::{assert_readable, everything};
 
 /// The text in the URL, and its meaning.
 const PASSWORDS: [(&str, &str); 5] = [
@@ -67,13 +65,19 @@ async fn what_was_made_of_a_url_does_not_tell_it() {
         for store in [store, without_scripts] {
             let builder = quotas().store(store);
             says += &shown(&builder);
-            let limiter = builder.build().expect("a valid policy");
-            says += &shown(&until_it_departs(&limiter).await);
+            let limiter = build(builder);
+            // A task of the store may have tried to connect while the user was gone.
+            let permit = until_ok(async || limiter.acquire("a").await).await;
+            says += &shown(&permit);
             says += &shown(&limiter);
             says += &shown(&limiter.policy());
             // The user is gone when the store connects again.
             server.restart();
-            says += &everything(&until_it_fails(&limiter).await);
+            let fails = async || match limiter.try_acquire("b").await {
+                Err(error) if error.is_store() => Ok(error),
+                answer => Err(answer),
+            };
+            says += &everything(&until_ok(fails).await);
             server.command::<()>(&["ACL", "SETUSER", "user", "on", &rule, "~*", "&*", "+@all"]);
         }
         assert_hidden(&says, password);
@@ -121,31 +125,6 @@ async fn no_password_of_a_sentinel_is_told() {
             assert_hidden(&everything(&error), password);
         }
     }
-}
-
-/// A task of the store may have tried to connect while the user was gone.
-async fn until_it_departs(limiter: &Limiter) -> Permit {
-    bounded(async {
-        loop {
-            if let Ok(permit) = limiter.acquire("a").await {
-                return permit;
-            }
-        }
-    })
-    .await
-}
-
-async fn until_it_fails(limiter: &Limiter) -> Error {
-    bounded(async {
-        loop {
-            if let Err(error) = limiter.try_acquire("b").await
-                && error.is_store()
-            {
-                return error;
-            }
-        }
-    })
-    .await
 }
 
 #[tokio::test]

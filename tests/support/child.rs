@@ -36,16 +36,15 @@ pub struct Child {
 }
 
 /// Runs the ignored test `test` of this binary in a process of its own, with `role` to be read by
-/// [`role`] and further environment variables; returns once it has taken the role.
+/// [`role`]; returns once it has taken the role.
 ///
 /// `test` is the full name, with modules: `"sharing::replica"`. Its other output is
 /// dropped, except stderr.
-pub fn spawn(test: &str, role: &str, environment: &[(&str, &str)]) -> Child {
+pub fn spawn(test: &str, role: &str) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
         .args([test, "--exact", "--ignored", "--nocapture"])
         .env(ROLE, role)
-        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

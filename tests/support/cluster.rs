@@ -61,7 +61,7 @@ impl Cluster {
     /// Waits until all servers that run agree that all slots are served, and until each replica has what its
     /// primary has.
     pub fn settles(&self) {
-        wait_until("the cluster does not settle", || self.is_settled());
+        wait_until("the cluster settles", || self.is_settled());
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -81,7 +81,9 @@ impl Cluster {
 
     /// Waits until another server than this one holds a name.
     pub fn fails_over(&self, name: &str, from: usize) {
-        wait_until("there is no failover", || self.primary_of(name) != from);
+        wait_until("another server takes over", || {
+            self.primary_of(name) != from
+        });
     }
 
     /// Names of keys, each of another primary.

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::error::Error as StdError;
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,6 +25,18 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     while !is_so().await {
         assert!(Instant::now() < deadline, "never: {what}");
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The result of what fails for a while, which may be long on a busy machine.
+pub async fn until_ok<T, E: Debug>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
+        }
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

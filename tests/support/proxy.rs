@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::errors::until_ok;
+use crate::ports::spare_port;
+use crate::redis_server::wait_until;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-
-use crate::ports::spare_port;
 
 mod pump;
-
-/// The proxy may take this long to obey, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Passes bytes between clients and a server on loopback, and can fail in between.
 ///
@@ -27,15 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
 /// the connection is over, or from some moment on nothing comes any more.
-#[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    orders: Option<UnboundedSender<(Order, mpsc::Sender<()>)>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
@@ -44,6 +38,8 @@ struct State {
     round_trips: Mutex<BTreeMap<usize, usize>>,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
+    /// How many orders are carried out.
+    obeyed: AtomicUsize,
 }
 
 /// The effects on new connections and on the bytes that pass.
@@ -61,24 +57,17 @@ struct Weather {
     dead_below: usize,
     /// Counts cuts: a connection that sees it change is over.
     cuts: usize,
+    /// Refuses new connections.
+    refuses: bool,
+    /// How many orders there were.
+    orders: usize,
+    is_over: bool,
 }
 
-/// Which reply is cut, and after how many bytes.
-#[derive(Debug)]
+/// For each request with these bytes: after how many bytes its reply is cut, if it is.
 struct Fuse {
     request: Vec<u8>,
-    after: usize,
-    /// How many such requests have come.
-    seen: usize,
-    /// Cuts the reply to each so many-th of them, or to the first alone.
-    every: Option<usize>,
-}
-
-#[derive(Debug)]
-enum Order {
-    /// The proxy accepts new connections, or refuses them.
-    Listen(bool),
-    Cut,
+    cuts: Box<dyn FnMut() -> Option<usize> + Send>,
 }
 
 impl Proxy {
@@ -99,18 +88,16 @@ impl Proxy {
             weather: watch::Sender::new(weather),
             ..State::default()
         });
-        let (orders, heard) = unbounded_channel();
         let served = state.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(serve(listener, served, heard));
+            runtime.block_on(serve(listener, &served));
         });
         Self {
             port,
-            orders: Some(orders),
             state,
             thread: Some(thread),
         }
@@ -181,36 +168,31 @@ impl Proxy {
 
     /// Resets all connections.
     pub fn cut(&self) {
-        self.order(Order::Cut);
+        self.order(|weather| weather.cuts += 1);
     }
 
     /// Refuses new connections, as a host without a listener does; open ones go on.
     pub fn refuse(&self) {
-        self.order(Order::Listen(false));
+        self.order(|weather| weather.refuses = true);
     }
 
     /// Takes new connections again.
     pub fn accept(&self) {
-        self.order(Order::Listen(true));
+        self.order(|weather| weather.refuses = false);
     }
 
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        self.set_fuse(request, after, None);
+        let mut next = Some(after);
+        self.before(request, move || next.take());
     }
 
-    /// Does so with each `every`-th of these requests, before the first byte of the reply.
-    pub fn cut_every_reply(&self, request: &[u8], every: usize) {
-        self.set_fuse(request, 0, Some(every));
-    }
-
-    fn set_fuse(&self, request: &[u8], after: usize, every: Option<usize>) {
+    /// Calls this before each request with these bytes in it passes. The reply is cut after so many bytes, if any.
+    pub fn before(&self, request: &[u8], cuts: impl FnMut() -> Option<usize> + Send + 'static) {
         *self.state.fuse.lock().expect("no panic") = Some(Fuse {
             request: request.to_vec(),
-            after,
-            seen: 0,
-            every,
+            cuts: Box::new(cuts),
         });
     }
 
@@ -223,18 +205,22 @@ impl Proxy {
         self.state.weather.send_modify(change);
     }
 
-    fn order(&self, order: Order) {
-        let (done, is_done) = mpsc::channel();
-        let orders = self.orders.as_ref().expect("there until it is dropped");
-        orders.send((order, done)).expect("a proxy that runs");
-        let is_done = is_done.recv_timeout(PATIENCE);
-        is_done.expect("a proxy that obeys");
+    /// Waits until the change is carried out.
+    fn order(&self, change: impl FnOnce(&mut Weather)) {
+        let mut orders = 0;
+        self.change(|weather| {
+            change(weather);
+            weather.orders += 1;
+            orders = weather.orders;
+        });
+        let obeyed = || self.state.obeyed.load(Ordering::SeqCst);
+        wait_until("the proxy obeys", || obeyed() >= orders);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.orders = None;
+        self.change(|weather| weather.is_over = true);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking(), "the proxy panicked");
@@ -246,18 +232,27 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Serves until the sender of orders is dropped.
-async fn serve(
-    listener: StdListener,
-    state: Arc<State>,
-    mut orders: UnboundedReceiver<(Order, mpsc::Sender<()>)>,
-) {
+async fn serve(listener: StdListener, state: &Arc<State>) {
     listener.set_nonblocking(true).expect("an open socket");
     let listener = TcpListener::from_std(listener).expect("a runtime");
     let address = listener.local_addr().expect("a port");
-    let mut listener = Some(listener);
-    let mut connections = JoinSet::new();
+    let (mut listener, mut connections) = (Some(listener), JoinSet::new());
+    let (mut weather, mut cuts) = (state.weather.subscribe(), 0);
     loop {
+        let now = weather.borrow_and_update().clone();
+        if now.is_over {
+            return;
+        }
+        if now.refuses {
+            listener = None;
+        } else if listener.is_none() {
+            listener = Some(until_ok(async || TcpListener::bind(address).await).await);
+        }
+        if now.cuts != cuts {
+            cuts = now.cuts;
+            while connections.join_next().await.is_some() {}
+        }
+        state.obeyed.store(now.orders, Ordering::SeqCst);
         let accepted = async {
             match &listener {
                 Some(listener) => listener.accept().await,
@@ -265,26 +260,11 @@ async fn serve(
             }
         };
         tokio::select! {
-            order = orders.recv() => {
-                let Some((order, done)) = order else { return };
-                match order {
-                    Order::Listen(false) => listener = None,
-                    Order::Listen(true) if listener.is_some() => {}
-                    Order::Listen(true) => listener = Some(listen(address).await),
-                    Order::Cut => {
-                        state.weather.send_modify(|weather| weather.cuts += 1);
-                        while connections.join_next().await.is_some() {}
-                    }
-                }
-                // The sender may have stopped waiting.
-                let _ = done.send(());
-            }
+            _ = weather.changed() => {}
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
-                // Read now, so that a later cut applies to it.
-                let cuts = state.weather.borrow().cuts;
                 connections.spawn(async move {
                     pump::connect(&client, number, cuts, &state).await;
                     drop(client);
@@ -293,16 +273,5 @@ async fn serve(
             }
             Some(_) = connections.join_next() => {}
         }
-    }
-}
-
-async fn listen(address: SocketAddr) -> TcpListener {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return listener,
-            Err(error) => assert!(Instant::now() < deadline, "{address}: {error}"),
-        }
-        sleep(Duration::from_millis(5)).await;
     }
 }

@@ -8,10 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Client, FromRedisValue, IntoConnectionInfo, RedisResult};
+use redis::{Client, FromRedisValue, InfoDict, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 use tower_throttle::store::RedisStore;
 
+use crate::errors::bounded;
 use crate::ports::spare_port;
 use crate::signal;
 
@@ -107,10 +108,8 @@ impl RedisServer {
 
     /// A store with connections of its own, which waits long enough for a busy machine.
     pub async fn store(&self) -> RedisStore {
-        let store = RedisStore::connect(&self.url()).await;
-        store.expect("a connection").timeout(PATIENCE)
+        connect(&self.url()).await
     }
-
     /// Sends one command over a connection of its own and reads the answer, like `redis-cli`:
     /// `server.command::<String>(&["GET", "name"])`.
     pub fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
@@ -133,12 +132,14 @@ impl RedisServer {
 
     /// How many bytes its data, its connections and all else take.
     pub fn used_memory(&self) -> u64 {
-        let info: String = self.command(&["INFO", "memory"]);
-        let mut lines = info.lines();
-        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
-        used.expect("a line").trim().parse().expect("a number")
+        self.info("used_memory")
     }
 
+    /// A number of `INFO`.
+    pub fn info(&self, field: &str) -> u64 {
+        let info: InfoDict = self.command(&["INFO"]);
+        info.get(field).expect("a number")
+    }
     /// Ends the server as an operator would: it closes its connections and exits.
     pub fn stop(&mut self) {
         signal::terminate(self.pid());
@@ -248,6 +249,12 @@ impl Drop for RedisServer {
     }
 }
 
+/// A store that waits long enough for a busy machine.
+pub async fn connect(url: &str) -> RedisStore {
+    let store = bounded(RedisStore::connect(url)).await;
+    store.expect("a connection").timeout(PATIENCE)
+}
+
 /// `$REDIS_SERVER`, or the one on the `PATH`.
 pub fn installed() -> PathBuf {
     env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
@@ -275,10 +282,10 @@ fn brought(variable: &str, path: &str) -> PathBuf {
 }
 
 /// Waits until something is so that depends on several servers.
-pub fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + 3 * PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "{otherwise}");
-        thread::sleep(Duration::from_millis(50));
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(5));
     }
 }

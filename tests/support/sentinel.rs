@@ -43,7 +43,7 @@ impl Sentinels {
             sentinels: sentinels.collect(),
             servers,
         };
-        wait_until("the sentinels do not settle", || all.is_settled());
+        wait_until("the sentinels settle", || all.is_settled());
         all
     }
 
@@ -66,7 +66,7 @@ impl Sentinels {
 
     /// Waits until the sentinels name another primary than this one.
     pub fn fails_over(&self, from: usize) {
-        wait_until("there is no failover", || self.primary() != from);
+        wait_until("another server takes over", || self.primary() != from);
     }
 
     fn is_settled(&self) -> bool {

@@ -21,7 +21,7 @@ pub fn build(builder: LimiterBuilder) -> Limiter {
 
 /// Lets one request of this cost depart.
 pub async fn spend(store: &(impl Store + Clone), builder: LimiterBuilder, key: &str, cost: u32) {
-    let limiter = builder.store(store.clone()).build().expect("a limiter");
+    let limiter = build(builder.store(store.clone()));
     spend_by(&limiter, key, cost).await;
 }
 

@@ -1,15 +1,16 @@
 //! [`Tally`]: what came of the requests of a process, and what it took.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Count {
     /// Requests.
     Asked,
@@ -41,8 +42,6 @@ pub enum Count {
     LostCalls,
 }
 
-const COUNTS: usize = Count::LostCalls as usize + 1;
-
 impl Count {
     /// The count of a request that got this error.
     pub fn of_error(error: &Error) -> Self {
@@ -58,11 +57,10 @@ impl Count {
 
 /// Counts that grow, from whatever thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Tally([AtomicU64; COUNTS]);
-
+pub struct Tally(Mutex<BTreeMap<Count, u64>>);
 impl Tally {
     pub fn of(&self, count: Count) -> u64 {
-        self.0[count as usize].load(Ordering::SeqCst)
+        self.lock().get(&count).copied().unwrap_or(0)
     }
 
     pub fn one(&self, count: Count) {
@@ -71,21 +69,21 @@ impl Tally {
 
     /// Adds to a count, or to the longest so far if it is of that kind.
     pub fn add(&self, count: Count, number: u64) {
-        self.add_at(count as usize, number);
+        let mut counts = self.lock();
+        let it = counts.entry(count).or_default();
+        *it = match count {
+            Count::Longest => number.max(*it),
+            _ => number + *it,
+        };
     }
 
-    fn add_at(&self, place: usize, number: u64) {
-        if place == Count::Longest as usize {
-            self.0[place].fetch_max(number, Ordering::SeqCst);
-        } else {
-            self.0[place].fetch_add(number, Ordering::SeqCst);
-        }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Count, u64>> {
+        self.0.lock().expect("no panic")
     }
-
     /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
-        for (place, number) in other.0.iter().enumerate() {
-            self.add_at(place, number.load(Ordering::SeqCst));
+        for (&count, &number) in &*other.lock() {
+            self.add(count, number);
         }
         self
     }
@@ -100,21 +98,23 @@ impl Tally {
         counts.iter().map(|&count| self.of(count)).sum()
     }
 
-    /// What is wrong with the requests of a process of which so many arrived: each has one outcome, and only requests
-    /// with a permit depart.
-    pub fn accounts(&self, process: usize, arrived: u64) -> Vec<String> {
+    /// Asserts that each request of a process has one outcome, and that only those with a permit depart. So many arrived.
+    #[track_caller]
+    pub fn assert_accounts(&self, process: usize, arrived: u64) {
         use Count::{Dropped, Expired, Forfeited, Refused};
         let ended = self.answered() + self.sum(&[Expired, Forfeited, Dropped, Refused]);
-        [
-            ("requests are lost", self.of(Count::Lost), 0),
-            ("errors are of an unknown kind", self.of(Count::Other), 0),
-            ("requests have ended", ended, self.of(Count::Asked)),
-            ("requests arrived", arrived, self.of(Count::Departed)),
-        ]
-        .into_iter()
-        .filter(|(_, is, should)| is != should)
-        .map(|(what, is, should)| format!("{is} and not {should} {what} in process {process}"))
-        .collect()
+        let lost = [self.of(Count::Lost), self.of(Count::Other)];
+        assert_eq!(
+            lost,
+            [0, 0],
+            "lost, and of unknown kind, in process {process}"
+        );
+        let asked = [self.of(Count::Asked), self.of(Count::Departed)];
+        assert_eq!(
+            [ended, arrived],
+            asked,
+            "ended and arrived, in process {process}"
+        );
     }
 }
 

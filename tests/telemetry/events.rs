@@ -1,4 +1,4 @@
-//! Each event is emitted once for what happened, however many requests it concerns.
+//! Each event is emitted once for what happened, however many requests it concerns, and counted.
 
 use std::convert::Infallible;
 
@@ -9,6 +9,7 @@ use tower_throttle::test_util::ManualClock;
 use tower_throttle::{Cost, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
+use super::figures::Figures;
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
 use crate::prelude::*;
@@ -61,8 +62,8 @@ pub(super) async fn lost_leases(seen: &Seen) {
 }
 
 pub(super) async fn shards(seen: &Seen) {
-    let store = Sharded::default();
-    let limiter = build(ten(&store));
+    let (figures, store) = (Figures::new(), Sharded::default());
+    let limiter = figures.build(ten(&store));
     let all: Vec<_> = ('a'..='z').map(String::from).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     store.out(&all);
@@ -73,6 +74,10 @@ pub(super) async fn shards(seen: &Seen) {
     assert_eq!(seen.told("the store is out").len(), 1);
     let others = seen.told("another shard of the store is out");
     assert_eq!(others.len(), all.len() - 1);
+    figures.assert_numbers(
+        "store_out{policy=ten} 26
+        outages_total{policy=ten} 1",
+    );
     store.out(&[]);
     for answer in join_all(all.iter().map(|&key| limiter.acquire(key))).await {
         answer.expect("a permit");
@@ -80,11 +85,22 @@ pub(super) async fn shards(seen: &Seen) {
     let back = seen.told("a shard of the store is back, and others are out");
     assert_eq!(back.len(), all.len() - 1);
     assert_eq!(seen.told("the store is back").len(), 1);
+    for result in ["ok", "out"] {
+        let pings = format!("store_calls_total{{operation=ping,policy=ten,result={result}}}");
+        assert!(figures.number(&pings) >= 1.0);
+    }
+    store.out(&["b"]);
+    limiter.try_acquire("b").await.expect_err("it is out");
+    figures.assert_numbers("store_out{policy=ten} 1");
+    drop(limiter);
+    // Its probes end.
+    sleep(SECOND * 5).await;
+    figures.assert_numbers("store_out{policy=ten} 0");
 }
 
 pub(super) async fn commands(seen: &Seen) {
-    let store = Sharded::default();
-    let limiter = build(ten(&store));
+    let (figures, store) = (Figures::new(), Sharded::default());
+    let limiter = figures.build(ten(&store));
     let other = build(ten(&store));
     let until = Instant::now() + SECOND * 10;
     limiter.pause("a", until).await.expect("an answer");
@@ -100,10 +116,28 @@ pub(super) async fn commands(seen: &Seen) {
     }
     let lasts = seen.events()[0].fields.number("lasts");
     assert!((9.5..=10.0).contains(&lasts), "{lasts}");
+    limiter.acquire("a").await.expect("a permit");
+    limiter.peek("a").await.expect("an answer");
+    store.out(&["b"]);
+    limiter.try_acquire("b").await.expect_err("it is out");
+    limiter.peek("b").await.expect_err("it is out");
+    // The first call follows a ping.
+    figures.assert_numbers(
+        "store_calls_total{operation=ping,policy=ten,result=ok} 1
+        store_calls_total{operation=take,policy=ten,result=ok} 1
+        store_calls_total{operation=peek,policy=ten,result=ok} 1
+        store_calls_total{operation=control,policy=ten,result=ok} 3
+        store_calls_total{operation=take,policy=ten,result=out} 1
+        store_calls_total{operation=peek,policy=ten,result=out} 1
+        store_calls_total{operation=take,policy=ten,result=error} 0
+        pauses_total{policy=ten} 1",
+    );
 }
 
 pub(super) async fn misses(seen: &Seen) {
-    let limiter = build(ten(&Sharded::default()));
+    let figures = Figures::new();
+    let limiter = figures.build(ten(&Sharded::default()));
+    figures.assert_numbers("guard_seconds{policy=ten} 0.012");
     for _ in 0..10 {
         limiter.acquire("a").await.expect("a permit");
     }
@@ -117,6 +151,13 @@ pub(super) async fn misses(seen: &Seen) {
     assert_eq!((fields.text("policy"), fields.text("key")), ("ten", "a"));
     assert!((1.8..2.0).contains(&fields.number("late")), "{fields:?}");
     assert!(fields.number("guard") > 0.02, "{fields:?}");
+    assert!(figures.number("guard_seconds{policy=ten}") > 0.02);
+    figures.assert_numbers("missed_total{policy=ten} 1");
+    let returned = || figures.number("returned_total{policy=ten}");
+    let before = returned();
+    limiter.acquire("b").await.expect("a permit").forfeit();
+    sleep(SECOND / 5).await;
+    assert_eq!(returned(), before + 1.0);
 }
 
 pub(super) async fn long_waits(seen: &Seen) {
@@ -240,7 +281,7 @@ pub(super) async fn restart(seen: &Seen) {
     let password = format!(">{PASSWORD}");
     let user = ["--user", "throttle", "on", &password, "~*", "&*", "+@all"];
     let mut server = RedisServer::start_with(&user);
-    let limiter_of = limiter_of(&server).await.build().expect("a valid policy");
+    let limiter_of = build(limiter_of(&server).await);
     limiter_of.acquire("a").await.expect("a permit");
     eventually("nudges arrive", async || {
         !seen.told("nudges arrive").is_empty()

@@ -29,6 +29,16 @@ impl Figures {
         metrics::set_default_local_recorder(&self.0)
     }
 
+    /// Asserts counters and gauges: on each line, a series and its number.
+    #[track_caller]
+    pub(crate) fn assert_numbers(&self, expected: &str) {
+        for line in expected.trim().lines() {
+            let (series, number) = line.trim().split_once(' ').expect("a number");
+            let number: f64 = number.parse().expect("a number");
+            assert_eq!(self.number(series), number, "{series}");
+        }
+    }
+
     #[track_caller]
     pub(crate) fn number(&self, series: &str) -> f64 {
         let all = self.all();

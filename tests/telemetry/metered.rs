@@ -27,16 +27,6 @@ fn far(store: &Sharded) -> LimiterBuilder {
     ten().store(store.clone())
 }
 
-/// Asserts counters and gauges: on each line, a series and its number.
-#[track_caller]
-fn assert_numbers(figures: &Figures, expected: &str) {
-    for line in expected.trim().lines() {
-        let (series, number) = line.trim().split_once(' ').expect("a number");
-        let number: f64 = number.parse().expect("a number");
-        assert_eq!(figures.number(series), number, "{series}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_are_counted_by_outcome_and_their_spans_name_it() {
     let (figures, store) = (Figures::new(), Sharded::default());
@@ -75,8 +65,7 @@ async fn requests_are_counted_by_outcome_and_their_spans_name_it() {
         }
     }
     // Only the first of the refused requests has called the store.
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "requests_total{outcome=granted,policy=ten} 2
         requests_total{outcome=fallback,policy=ten} 5
         requests_total{outcome=limited,policy=ten} 3
@@ -115,8 +104,7 @@ async fn costs_and_their_corrections_are_counted_by_unit() {
         let charge = permit.unwrap().into_charge();
         charge.settle("tokens", actual).unwrap();
     }
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "spent_total{policy=ten,unit=requests} 3
         spent_total{policy=ten,unit=tokens} 300
         refunded_total{policy=ten,unit=tokens} 50
@@ -133,8 +121,7 @@ async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_t
     let spend = |share: String| limiter.acquire("a").share(share, 2).cost(2);
     join_all((0..60).map(|nth| spend(format!("s{nth}")))).await;
     spend("s0".to_owned()).await.unwrap();
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "share_spent_total{policy=ten,share=s0,unit=requests} 4
         share_spent_total{policy=ten,share=s49,unit=requests} 2
         share_spent_total{policy=ten,share=(others),unit=requests} 20
@@ -158,18 +145,17 @@ async fn a_departure_before_a_request_of_a_higher_priority_is_counted() {
     let high = limiter.acquire("a").priority(Priority::High).cost(2);
     high.await.unwrap();
     low.await.unwrap().unwrap();
-    assert_numbers(&figures, "inversions_total{policy=ten} 1");
+    figures.assert_numbers("inversions_total{policy=ten} 1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_and_waiting_requests_are_counted_by_policy() {
+async fn waits_and_waiting_requests_are_counted_once_by_policy_and_label() {
     let figures = Figures::new();
     let limiter = figures.build(ten());
     let waiting = ["a", "b"].map(|key| join_all((0..15).map(|_| limiter.acquire(key))));
     let waiting = tokio::spawn(join_all(waiting));
     sleep(Duration::from_millis(500)).await;
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "wait_seconds_count{policy=ten,priority=normal} 20
         wait_seconds_sum{policy=ten,priority=normal} 0
         waiting{policy=ten,priority=normal} 10
@@ -178,39 +164,29 @@ async fn waits_and_waiting_requests_are_counted_by_policy() {
     waiting.await.unwrap();
     let waited = figures.number("wait_seconds_sum{policy=ten,priority=normal}");
     assert!((10.0..11.0).contains(&waited), "{waited}");
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "wait_seconds_count{policy=ten,priority=normal} 30
         waiting{policy=ten,priority=normal} 0
         queues{policy=ten} 0",
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_is_shown_for_as_long_as_it_lasts() {
-    let figures = Figures::new();
-    let store = Sharded::default();
-    let limiter = figures.build(far(&store));
-    store.out(&["a", "b"]);
-    for key in ["a", "b", "a", "b"] {
-        limiter.try_acquire(key).await.unwrap_err();
+    // Without a name, the label changes with the quotas.
+    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
+    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
+    sleep(Duration::from_millis(500)).await;
+    let change = || limiter.set_quota(Quota::per_second(2));
+    figures.within(change).unwrap();
+    for label in ["1/s", "2/s"] {
+        let waiting = format!("waiting{{policy={label},priority=normal}}");
+        let waiting = figures.number(&waiting);
+        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
     }
-    assert_numbers(&figures, "store_out{policy=ten} 2");
-    store.out(&["b"]);
-    limiter.acquire("a").await.unwrap();
-    assert_numbers(
-        &figures,
-        "store_out{policy=ten} 1
-        outages_total{policy=ten} 1",
+    waiting.await.unwrap();
+    figures.assert_numbers(
+        "waiting{policy=1/s,priority=normal} 0
+        waiting{policy=2/s,priority=normal} 0
+        queues{policy=1/s} 0
+        queues{policy=2/s} 0",
     );
-    for result in ["ok", "out"] {
-        let pings = format!("store_calls_total{{operation=ping,policy=ten,result={result}}}");
-        assert!(figures.number(&pings) >= 1.0);
-    }
-    drop(limiter);
-    // Its probes end.
-    sleep(Duration::from_secs(5)).await;
-    assert_numbers(&figures, "store_out{policy=ten} 0");
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,8 +209,7 @@ async fn keys_are_labels_only_if_that_is_set() {
     }
     let mut waiting = pin!(limiter.acquire("b"));
     assert!(poll_immediate(waiting.as_mut()).await.is_none());
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "requests_total{key=a,outcome=granted,policy=ten} 2
         requests_total{key=b,outcome=granted,policy=ten} 1
         spent_total{key=b,policy=ten,unit=requests} 10
@@ -259,81 +234,9 @@ async fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
         asked.unwrap().unwrap();
     }
     // Without a name, the quotas are the label.
-    assert_numbers(
-        &figures,
+    figures.assert_numbers(
         "requests_total{outcome=granted,policy=2/50ms} 4
         waiting{policy=2/50ms,priority=normal} 0",
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_and_pauses_are_counted_by_operation_and_result() {
-    let figures = Figures::new();
-    let store = Sharded::default();
-    let limiter = figures.build(far(&store));
-    limiter.acquire("a").await.unwrap();
-    limiter.peek("a").await.unwrap();
-    for seconds in [10, 20] {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        limiter.pause("a", until).await.unwrap();
-    }
-    limiter.resume("a").await.unwrap();
-    store.out(&["b"]);
-    limiter.try_acquire("b").await.unwrap_err();
-    limiter.peek("b").await.unwrap_err();
-    // The first call follows a ping.
-    assert_numbers(
-        &figures,
-        "store_calls_total{operation=ping,policy=ten,result=ok} 1
-        store_calls_total{operation=take,policy=ten,result=ok} 1
-        store_calls_total{operation=peek,policy=ten,result=ok} 1
-        store_calls_total{operation=control,policy=ten,result=ok} 3
-        store_calls_total{operation=take,policy=ten,result=out} 1
-        store_calls_total{operation=peek,policy=ten,result=out} 1
-        store_calls_total{operation=take,policy=ten,result=error} 0
-        pauses_total{policy=ten} 2",
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn grants_that_are_missed_and_returned_are_counted() {
-    let figures = Figures::new();
-    let limiter = figures.build(far(&Sharded::default()));
-    assert_numbers(&figures, "guard_seconds{policy=ten} 0.012");
-    let waiting = tokio::spawn(join_all((0..20).map(|_| limiter.acquire("a"))));
-    sleep(Duration::from_millis(980)).await;
-    advance(Duration::from_secs(2)).await;
-    waiting.await.unwrap();
-    let missed = figures.number("missed_total{policy=ten}");
-    assert!((1.0..=10.0).contains(&missed), "{missed}");
-    assert!(figures.number("guard_seconds{policy=ten}") > 0.02);
-    let returned = figures.number("returned_total{policy=ten}");
-
-    limiter.acquire("b").await.unwrap().forfeit();
-    sleep(Duration::from_millis(200)).await;
-    assert_eq!(figures.number("returned_total{policy=ten}") - returned, 1.0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_are_counted_once_when_the_label_changes() {
-    let figures = Figures::new();
-    let limiter = figures.build(Limiter::builder().quota(Quota::per_second(1)));
-    let waiting = tokio::spawn(join_all((0..3).map(|_| limiter.acquire("a"))));
-    sleep(Duration::from_millis(500)).await;
-    let change = || limiter.set_quota(Quota::per_second(2));
-    figures.within(change).unwrap();
-    for label in ["1/s", "2/s"] {
-        let waiting = format!("waiting{{policy={label},priority=normal}}");
-        let waiting = figures.number(&waiting);
-        assert!((0.0..=2.0).contains(&waiting), "{label}: {waiting}");
-    }
-    waiting.await.unwrap();
-    assert_numbers(
-        &figures,
-        "waiting{policy=1/s,priority=normal} 0
-        waiting{policy=2/s,priority=normal} 0
-        queues{policy=1/s} 0
-        queues{policy=2/s} 0",
     );
 }
 

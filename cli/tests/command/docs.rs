@@ -7,8 +7,6 @@ use support::redis_server::RedisServer;
 use support::spend::{spend, under};
 use trycmd::TestCases;
 
-use super::connect;
-
 /// Runs the commands in the `console` blocks of a page, and compares their output. The working directory contains the
 /// `toml` blocks that start with a file name. `TRYCMD=overwrite` writes the output into the page.
 #[track_caller]
@@ -66,7 +64,7 @@ fn output_matches_the_snapshots_and_has_no_passwords() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_about_keys_matches_the_snapshot() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     for key in ["a", "list", "b"] {
         spend(&store, under(&["10/h"]), key, 3).await;
     }

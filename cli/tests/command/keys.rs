@@ -6,10 +6,10 @@ use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Priority, Recovery};
 
 use super::terminal::{Screen, ends};
-use super::{Ended, GUIDE, LONG, assert_has, assert_includes, connect, on, run, throttle, words};
+use super::{Ended, GUIDE, LONG, assert_has, assert_includes, on, run, throttle, words};
 use support::cluster::Cluster;
 use support::redis_server::RedisServer;
-use support::spend::{spend, under};
+use support::spend::{build, spend, under};
 
 /// Runs the command on another thread, so that limiters in this process continue.
 async fn run_async(server: &RedisServer, line: &str) -> Ended {
@@ -19,7 +19,7 @@ async fn run_async(server: &RedisServer, line: &str) -> Ended {
 }
 
 async fn limiter(server: &RedisServer, quotas: &[&str]) -> Limiter {
-    let builder = under(quotas).store(connect(server).await);
+    let builder = under(quotas).store(server.store().await);
     builder.build().expect("a valid policy")
 }
 
@@ -35,7 +35,7 @@ fn seconds(value: &Value) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_policies_of_only_this_key_are_shown() {
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     spend(&store, under(&["10/h"]), "api", 10).await;
     let named = under(&["3000/h", "5/h gcra burst=5"]).name("github");
     spend(&store, named, "api", 1).await;
@@ -150,8 +150,8 @@ async fn an_idle_key_can_be_paused_under_every_quota() {
         &["5000/s"],
     ] {
         let server = RedisServer::start();
-        let named = under(quotas).name("github").store(connect(&server).await);
-        let limiter = named.build().expect("a valid policy");
+        let named = under(quotas).name("github").store(server.store().await);
+        let limiter = build(named);
         run_async(&server, "pause api 1h --policy github")
             .await
             .printed();
@@ -172,8 +172,7 @@ async fn a_reset_clears_the_key_under_every_recovery() {
     for (recovery, is_strict) in [(Recovery::default(), false), (Recovery::Strict, true)] {
         let server = RedisServer::start();
         let builder = under(&["100/h"]).recovery(recovery);
-        let limiter = builder.store(connect(&server).await).build();
-        let limiter = limiter.expect("a valid policy");
+        let limiter = build(builder.store(server.store().await));
         // Under strict recovery, a new server puts all keys in quarantine.
         let mut granted = 0;
         while is_granted(&limiter).await {
@@ -205,7 +204,7 @@ async fn a_reset_clears_the_key_under_every_recovery() {
 async fn a_reset_asks_for_confirmation() {
     let server = RedisServer::start();
     let url = server.url();
-    spend(&connect(&server).await, under(&["10/h"]), "api", 3).await;
+    spend(&server.store().await, under(&["10/h"]), "api", 3).await;
     for (answer, code, used) in [("\r", 1, 3), ("n\r", 1, 3), ("y\r", 0, 0)] {
         let (mut screen, mut reset) = Screen::with(&["reset", "api", "--redis", &url], 80, 24);
         screen.wait_for("Reset the key \"api\" for 10/h? [y/N] ");
@@ -223,7 +222,7 @@ async fn a_reset_asks_for_confirmation() {
 async fn a_digest_can_be_shown_but_not_changed() {
     let server = RedisServer::start();
     let long = "long/".repeat(40);
-    spend(&connect(&server).await, under(&["10/h"]), &long, 3).await;
+    spend(&server.store().await, under(&["10/h"]), &long, 3).await;
     let shown = on(&server, &format!("show {long} --json")).json();
     let digest = shown["policies"][0]["encoded"].as_str().expect("text");
     assert!(digest.starts_with("%sha256:"), "{shown}");
@@ -242,7 +241,7 @@ async fn a_digest_can_be_shown_but_not_changed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn special_keys_and_prefixes_are_found() {
     let server = RedisServer::start();
-    let store = connect(&server).await.prefix("other*").expect("a prefix");
+    let store = server.store().await.prefix("other*").expect("a prefix");
     for key in ["GET /a/{b}|x", "é*[?]", "a b"] {
         spend(&store, under(&["3/h"]), key, 1).await;
         let show = |options| {
@@ -300,7 +299,7 @@ async fn the_guide_shows_the_real_output_of_show() {
         parts.join("#")
     };
     let server = RedisServer::start();
-    let store = connect(&server).await;
+    let store = server.store().await;
     spend(&store, under(&["10/m"]), "api.example.com", 10).await;
     on(&server, "pause api.example.com 30s").printed();
     let printed = on(&server, "show api.example.com").printed();

@@ -2,7 +2,6 @@
 
 mod check;
 mod docs;
-mod failures;
 mod general;
 mod keys;
 mod simulate;
@@ -13,8 +12,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_throttle::store::RedisStore;
-
 use support::redis_server::RedisServer;
 
 /// Far longer than any operation takes.
@@ -44,11 +41,6 @@ fn run(line: &str) -> Ended {
 /// Runs the words of this command line on the keys of a server.
 fn on(server: &RedisServer, line: &str) -> Ended {
     run(&format!("{line} --redis {}", server.url()))
-}
-
-async fn connect(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::connect(&server.url()).await;
-    store.expect("a connection").timeout(LONG)
 }
 
 /// The result of a command.

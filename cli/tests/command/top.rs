@@ -7,17 +7,16 @@ use serde_json::{Value, json};
 use tower_throttle::store::RedisStore;
 
 use super::terminal::{Screen, ends};
-use super::{GUIDE, LONG, assert_includes, connect, on, run, throttle, words};
+use super::{GUIDE, LONG, assert_includes, on, run, throttle, words};
 use support::cluster::Cluster;
 use support::command_stats::CommandStats;
 use support::redis_server::RedisServer;
 use support::signal;
-use support::spend::{spend_by, under};
+use support::spend::{build, spend_by, under};
 
 /// Spends one unit more for each key than for the previous one, up to ten.
 async fn spend(server: &RedisServer, name: &str, keys: u32) {
-    let limiter = under(&["10/h"]).store(connect(server).await).build();
-    let limiter = limiter.expect("a limiter");
+    let limiter = build(under(&["10/h"]).store(server.store().await));
     for number in 0..keys {
         spend_by(&limiter, &format!("{name}{number}"), 1 + number % 10).await;
     }

@@ -165,6 +165,30 @@ impl World {
             }
         }
         assert_round_trip(&self.state);
+        self.attempt(1 + self.now as u32 % 2);
+    }
+
+    /// One attempt does what a call for one request does, if no other process has called lately.
+    fn attempt(&self, cost: u32) {
+        let (guard, buffer, now) = (5 * MILLI, MILLI, self.now);
+        let mut one = self.state.clone();
+        one.drop_expired(now);
+        one.announced.clear();
+        let mut other = one.clone();
+        let attempt = one.try_one(guard + buffer, cost.into(), now);
+        let attempt = attempt.expect("no other process");
+        let take = Take {
+            guard,
+            ..Take::one(Mode::Try, cost)
+        };
+        let taken = other.take(buffer, &take, now);
+        let recorded = taken.grants.first().map(|grant| grant.recorded);
+        assert_eq!(attempt.recorded, recorded);
+        let expected = taken.expected.first().copied();
+        assert_eq!(attempt.earliest, expected.unwrap_or(now));
+        let left = (taken.remaining, taken.reset);
+        assert_eq!((attempt.remaining, attempt.reset), left);
+        assert_eq!(one, other);
     }
 
     fn take(&mut self, call: &Call) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::{Costs, Counter, Demand, Mode, Settlement, State, Take};
-use super::{MILLI, START, config};
+use super::{MILLI, START, config, judge};
 use crate::quota::Quota;
 
 #[derive(Debug, Clone)]
@@ -39,23 +39,11 @@ fn used(quota: &Counter, departed: &[Departed], now: u64) -> u64 {
     counts.map(|it| it.cost).sum()
 }
 
-/// Fails if a counter without a window lets more depart since any departure than its burst and one unit per interval.
-fn check_burst(quota: &Counter, departed: &[Departed]) -> Result<(), TestCaseError> {
-    let (Counter::Gcra(gcra), Some(last)) = (quota, departed.last()) else {
-        return Ok(());
-    };
-    let mut units = 0;
-    for from in departed.iter().rev() {
-        units += from.cost;
-        let burst = if gcra.spaced {
-            last.cost
-        } else {
-            u64::from(gcra.burst)
-        };
-        let most = burst + (last.recorded - from.recorded) / gcra.interval;
-        prop_assert!(units <= most, "{units} units, at most {most}");
-    }
-    Ok(())
+/// Why the departures break the promise of a counter without a window.
+fn burst_fault(quota: &Counter, departed: &[Departed]) -> Option<String> {
+    let times = departed.iter().map(|it| (it.recorded - START, it.cost));
+    let times: Vec<_> = times.collect();
+    judge::fault(quota, &times).filter(|_| matches!(quota, Counter::Gcra(_)))
 }
 
 proptest! {
@@ -110,7 +98,7 @@ proptest! {
             if let Some(grant) = taken.grants.first() {
                 departed.push(Departed { recorded: grant.recorded, cost });
             }
-            check_burst(&quota, &departed)?;
+            prop_assert_eq!(burst_fault(&quota, &departed), None);
         }
     }
 }

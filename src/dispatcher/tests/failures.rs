@@ -18,14 +18,7 @@ fn pause(seconds: u64) -> Command {
 
 /// Whether a request that does not wait departs.
 async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
-    let attempt = handle.join(
-        Mode::Try,
-        &key(),
-        (&cost.into(), &Rank::default()),
-        Position::new(Instant::now()),
-        None,
-    );
-    match attempt.unwrap().await {
+    match handle.ask(Mode::Try, cost, None).unwrap().await {
         Ok(_) => true,
         Err(Refusal::Limited(_)) => false,
         Err(refusal) => panic!("{refusal:?}"),
@@ -179,7 +172,7 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     let (_, handle) = served(plan("2/h"));
     depart(&handle, 1).await.unwrap();
-    let granted = handle.wait(&key(), 1, Instant::now(), None).unwrap();
+    let granted = handle.wait(1, None).unwrap();
     pass(5).await;
     assert!(!tries(&handle, 1).await);
     let denied = || {

@@ -56,7 +56,7 @@ async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
     let mut tasks = Vec::new();
     for _ in 0..MANY {
         let now = Instant::now();
-        let waiting = handle.wait(&key(), 1, now, bound.map(|it| now + it));
+        let waiting = handle.wait(1, bound.map(|it| now + it));
         let (waiting, polls) = (waiting.unwrap(), polls.clone());
         tasks.push(tokio::spawn(Counted { waiting, polls }));
         tokio::task::yield_now().await;
@@ -87,25 +87,14 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let begun = processor_time();
     let store = Remote::new(Duration::from_millis(20));
     let handle = process(&store, plan("5_000/100s"));
-    let now = Instant::now();
-    let attempt = |_| {
-        handle
-            .join(
-                Mode::Try,
-                &key(),
-                (&1.into(), &Rank::default()),
-                Position::new(now),
-                None,
-            )
-            .unwrap()
-    };
+    let attempt = |_| handle.ask(Mode::Try, 1, None).unwrap();
     let tries: Vec<_> = (0..MANY).map(attempt).map(tokio::spawn).collect();
     let mut departed = 0;
     for attempt in tries {
         departed += usize::from(attempt.await.unwrap().is_ok());
     }
     assert_eq!(departed, MANY / 2);
-    let waiting = (0..MANY).map(|_| handle.wait(&key(), 1, now, None).unwrap());
+    let waiting = (0..MANY).map(|_| handle.wait(1, None).unwrap());
     let waiting: Vec<_> = waiting.collect();
     pass(1_000).await;
     drop(waiting);

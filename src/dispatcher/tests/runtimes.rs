@@ -1,5 +1,7 @@
 //! Runtimes that shut down, that have no timer, or that have several threads.
 
+use std::future::pending;
+use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
@@ -29,7 +31,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
-                    let joined = handle.wait(&key(), 1, Instant::now(), None);
+                    let joined = handle.wait(1, None);
                     tokio::spawn(joined.unwrap());
                 }
                 pass(20).await;
@@ -49,7 +51,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
         let mut waiting = None;
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
-            waiting = Some(handle.wait(&key(), 1, Instant::now(), None));
+            waiting = Some(handle.wait(1, None));
             tokio::time::sleep(SECOND / 10).await;
         });
         store.set(Fault::Blocks);
@@ -68,7 +70,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
-            let join = || handle.wait(&key(), 1, Instant::now(), None).map(drop);
+            let join = || handle.wait(1, None).map(drop);
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(join))
         });
         assert!(!matches!(joined, Ok(Ok(()))), "it cannot wait");
@@ -85,7 +87,7 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
-        let join = || handle.wait(&key(), 1, Instant::now(), None);
+        let join = || handle.wait(1, None);
         let entered = second.enter();
         let mut waiting = Box::pin(join().unwrap());
         drop(entered);
@@ -97,15 +99,15 @@ fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     });
 }
 
-/// The runtime that has sent a call, or was about to, is not polled any more.
+/// The runtime that has sent a call, or was about to, is not polled any more. Its request is cancelled, or misses its turn.
 #[test]
 fn a_runtime_that_is_not_polled_holds_up_no_other() {
     returns(|| {
-        for round_trip in [1, 100] {
+        for (round_trip, is_cancelled) in [(1, true), (100, true), (2, false)] {
             let store = Remote::new(Duration::from_millis(round_trip));
             let handle = process(&store, plan("2/100ms"));
             let (stopped, other) = (new_runtime(), new_runtime());
-            let join = || handle.wait(&key(), 2, Instant::now(), None);
+            let join = || handle.wait(2, None);
             let mut waiting = None;
             stopped.block_on(async {
                 depart(&handle, 1).await.unwrap();
@@ -113,11 +115,11 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
                 let waits = timeout(Duration::from_millis(20), waiting).await;
                 assert!(waits.is_err());
             });
-            drop(waiting);
+            let waiting = waiting.filter(|_| !is_cancelled);
             let start = Instant::now();
             other.block_on(async { depart(&handle, 1).await.unwrap() });
             assert_since(start, 0..2_000);
-            drop(stopped);
+            drop((stopped, waiting));
         }
     });
 }
@@ -141,36 +143,87 @@ fn the_task_that_watches_an_idle_one_ends() {
     });
 }
 
-/// Requests join, are cancelled and depart on all threads at once: none is forgotten.
+/// A request gets a permit, and ends in some way.
+async fn end(acquire: Acquire, way: u32, moment: Duration) {
+    match way {
+        0 => _ = acquire.max_wait(moment).await,
+        1 => {
+            _ = acquire
+                .run(async || resume_unwind(Box::new("in the work")))
+                .await
+        }
+        2 => _ = timeout(moment, acquire.run(pending::<()>)).await,
+        3 => acquire.await.unwrap().forfeit(),
+        4 => drop(acquire.await.unwrap().into_charge()),
+        5 => {
+            let _place = acquire.await.unwrap().hold();
+            tokio::time::sleep(moment).await;
+            resume_unwind(Box::new("with a place"));
+        }
+        6 => {
+            let place = acquire.await.unwrap().hold();
+            thread::spawn(move || drop(place)).join().unwrap();
+        }
+        _ => {
+            let work = tokio::time::sleep(moment);
+            _ = acquire.await.unwrap().hold().run(work).await;
+        }
+    }
+}
+
+/// Requests of three runtimes end in all ways at once. One of the runtimes ends before them.
 #[test]
-fn no_request_is_forgotten_on_several_threads() {
+fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
     returns(|| {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
-        let store = Remote::new(Duration::from_millis(1));
-        let handles = [process(&store, plan("20/20ms")), embedded("20/20ms")];
-        runtime.block_on(async {
-            let mut tasks = Vec::new();
-            for nth in 0..4_000_u32 {
-                let handle = handles[nth as usize % 2].clone();
-                tasks.push(tokio::spawn(async move {
-                    let key = Key::new(format!("key {}", nth % 7));
-                    let waiting = handle.wait(&key, 1, Instant::now(), None).unwrap();
-                    if nth % 3 == 0 {
-                        let until = Duration::from_micros(u64::from(nth) * 7 % 20_000);
-                        if let Ok(departed) = timeout(until, waiting).await {
-                            handle.forfeit(&key, departed.unwrap());
-                        }
-                    } else {
-                        waiting.await.unwrap();
-                    }
-                }));
-                if nth % 50 == 0 {
-                    pass(1).await;
-                }
+        let start = || {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.worker_threads(2).enable_all().build().unwrap()
+        };
+        let runtimes = [start(), start()];
+        let (ends, begun) = (start(), std::time::Instant::now());
+        // The lease ends long after the test.
+        let handles = ["50 concurrent lease=10min", "20/20ms"].map(|quota| {
+            let store = Remote::new(Duration::from_millis(1));
+            [process(&store, plan(quota)), embedded(quota)]
+        });
+        let mut tasks = Vec::new();
+        for nth in 0..9_000_u32 {
+            let handle = &handles.as_flattened()[nth as usize % 4];
+            let acquire = Acquire::new(handle.clone(), Key::new(format!("key {}", nth / 4 % 3)));
+            let moment = Duration::from_micros(u64::from(nth) * 7 % 3_000);
+            // A third of them is cancelled.
+            let until = if nth % 3 == 0 { 3 * moment } else { LONG };
+            let ending = end(acquire, nth / 4 % 8, moment);
+            let task = async move { timeout(until, ending).await };
+            match runtimes.get(nth as usize / 7 % 3) {
+                Some(runtime) => tasks.push(runtime.spawn(task)),
+                None => drop(ends.spawn(task)),
             }
+            if nth % 50 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        ends.shutdown_background();
+        runtimes[0].block_on(async {
             for task in tasks {
-                task.await.unwrap();
+                // Some of them panic.
+                let _ = task.await;
+            }
+            let held = async |handle: &Arc<Handle>, key| {
+                let look = Acquire::new(handle.clone(), Key::new(format!("key {key}"))).peek();
+                look.await.unwrap().places().map_or(0, |it| it.held)
+            };
+            for handle in handles.as_flattened() {
+                for key in 0..3 {
+                    while held(handle, key).await > 0 {
+                        assert!(begun.elapsed() < LONG, "a place is left");
+                        pass(10).await;
+                    }
+                }
+                while handle.queues() > 0 {
+                    assert!(begun.elapsed() < LONG, "a queue is left");
+                    pass(10).await;
+                }
             }
         });
     });

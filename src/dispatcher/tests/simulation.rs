@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::acquire::Acquire;
+use crate::charge::Charge;
 use crate::permit::Permit;
 use crate::priority::{Priority, Share};
 use crate::quota::{Algorithm, CONCURRENT, REQUESTS};
 use crate::test_util::history::History;
+use support::progress::at_once;
 
 /// Times are milliseconds from the start.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +42,8 @@ pub(super) struct Job {
     /// How long it is in progress.
     pub(super) takes: u64,
     pub(super) wish: Wish,
+    /// The estimate of its tokens, and how many it has used in the end.
+    pub(super) tokens: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,7 +131,14 @@ impl Job {
             rank: Rank::default(),
             takes: 0,
             wish: Wish::Departs,
+            tokens: None,
         }
+    }
+
+    /// The units of a quota that it has used.
+    fn used(&self, quota: &Quota) -> u32 {
+        let tokens = self.tokens.filter(|_| quota.unit_name() == "tokens");
+        tokens.map_or(self.cost, |(_, used)| used)
     }
 
     async fn run(self, process: usize, handle: Arc<Handle>, ends: Instant, start: Instant) -> End {
@@ -138,6 +149,9 @@ impl Job {
         let acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
         let acquire = acquire.priority(self.rank.priority);
         let mut acquire = acquire.of_share(self.rank.share.clone());
+        if let Some((estimate, _)) = self.tokens {
+            acquire = acquire.cost_of("tokens", estimate);
+        }
         let mut gone = ends;
         match self.wish {
             Wish::Bounded(wait) => acquire = acquire.max_wait(millis(wait)),
@@ -153,9 +167,12 @@ impl Job {
             permit.forfeit();
             return End::Gone;
         }
-        let from = start.elapsed();
+        let (from, charge) = (start.elapsed(), Charge::of(&permit));
         let work = permit.hold().run(tokio::time::sleep(millis(self.takes)));
         let worked = tokio::time::timeout_at(ends, work).await;
+        if let (Some((_, used)), Ok(_)) = (self.tokens, &worked) {
+            charge.settle("tokens", used).unwrap();
+        }
         let done = Done {
             process,
             job: self,
@@ -198,7 +215,7 @@ impl Scenario {
     #[track_caller]
     pub(super) fn run(&self) -> Outcome {
         let ends = async { timeout(900 * SECOND, self.run_all()).await };
-        let out = paused_runtime().block_on(ends);
+        let out = runtime(true).block_on(ends);
         let out = out.expect("no request waits for ever");
         self.parts.quotas.iter().for_each(|it| out.assert_safe(*it));
         out
@@ -260,7 +277,8 @@ impl Outcome {
     /// Asserts the bound of a quota.
     #[track_caller]
     fn assert_safe(&self, quota: Quota) {
-        let events = self.done.iter().map(|it| (it.from, it.job.cost.into()));
+        let done = self.done.iter();
+        let events = done.map(|it| (it.from, it.job.used(&quota).into()));
         let fault = events.collect::<History>().fault(&quota);
         assert_eq!(fault, None, "{quota}: {:?}", self.done);
     }
@@ -281,7 +299,8 @@ impl Outcome {
             };
             f64::from(quota.limit()) / (quota.window() + hold).as_secs_f64()
         });
-        let units: u32 = self.between(from, until).map(|it| it.job.cost).sum();
+        let inside = self.between(from, until);
+        let units: u32 = inside.map(|it| it.job.used(&quotas[0])).sum();
         f64::from(units) / (until - from) / ideal.fold(f64::MAX, f64::min)
     }
 
@@ -322,23 +341,15 @@ impl Outcome {
     }
 
     /// The most in progress at once, between two times.
-    pub(super) fn most(&self, from: Duration, until: Duration) -> i64 {
-        let costs = self.done.iter().map(|it| (it, i64::from(it.job.cost)));
-        let events = costs.flat_map(|(it, cost)| [(it.from, cost), (it.until, -cost)]);
-        let mut events: Vec<(Duration, i64)> = events.collect();
-        events.sort_unstable();
-        let (mut count, mut most) = (0, 0);
-        for (nth, &(at, more)) in events.iter().enumerate() {
-            count += more;
-            let next = events.get(nth + 1).map_or(Duration::MAX, |next| next.0);
-            if at < until && next > from {
-                most = most.max(count);
-            }
-        }
-        most
+    pub(super) fn most(&self, from: Duration, until: Duration) -> usize {
+        let units = |it: &Done| std::iter::repeat_n((it.from, it.until), it.job.cost as usize);
+        let works: Vec<_> = self.done.iter().flat_map(units).collect();
+        let begins = works.iter().map(|it| it.0.max(from));
+        let begins = begins.filter(|at| *at < until);
+        begins.map(|at| at_once(&works, at)).max().unwrap_or(0)
     }
 
-    pub(super) fn most_ever(&self) -> i64 {
+    pub(super) fn most_ever(&self) -> usize {
         self.most(Duration::ZERO, Duration::MAX)
     }
 

@@ -46,6 +46,12 @@ pub(super) enum Step {
     LoseReply(usize),
     /// A process finds that a call is lost.
     GiveUp(usize),
+    /// The store does not execute the call of a process, and says so: it refuses it, or it is out.
+    Refuse(usize, bool),
+    /// A process finds that the store is out.
+    Out(usize),
+    /// A process finds that the store is back.
+    Back(usize),
     Crash(usize),
     Stop(usize),
     Pause(usize),
@@ -69,7 +75,7 @@ impl Wake for Bell {
 }
 
 static WAKERS: LazyLock<Vec<Waker>> =
-    LazyLock::new(|| (0..8).map(|nth| Arc::new(Bell(nth)).into()).collect());
+    LazyLock::new(|| (0..15).map(|nth| Arc::new(Bell(nth)).into()).collect());
 
 fn instant(micros: u64) -> Instant {
     *START + std::time::Duration::from_micros(micros.saturating_sub(EPOCH))
@@ -111,9 +117,17 @@ impl World {
             let may_lose = left[LOST] > 0 && process.lost.is_none();
             let has_call = process.calls.iter().any(|call| !call.is_late);
             add(false, may_lose && has_call, Step::LoseCall(p));
+            for is_out in [true, false] {
+                let may_refuse = left[REFUSED] > 0 && has_call;
+                add(false, may_refuse, Step::Refuse(p, is_out));
+            }
             let has_reply = process.replies.iter().any(|reply| !reply.is_late);
             add(false, may_lose && has_reply, Step::LoseReply(p));
             let is_active = self.is_waiting(setup, p);
+            add(true, process.queue.out.is_some(), Step::Back(p));
+            let is_calling = matches!(process.queue.stage, Stage::Calling(_));
+            let may_be_out = left[OUT] > 0 && is_active && !is_calling;
+            add(false, may_be_out, Step::Out(p));
             add(false, left[CRASHED] > 0 && is_active, Step::Crash(p));
             add(false, left[STOPPED] > 0 && is_active, Step::Stop(p));
             add(false, left[PAUSED] > 0 && is_active, Step::Pause(p));
@@ -170,7 +184,7 @@ impl World {
                 self.requests[nth] = Request::Departed;
                 if setup.fault != "releases-nothing" {
                     let queue = &mut self.processes[setup.requests[nth].0].queue;
-                    queue.release(1, now, std::time::Duration::ZERO);
+                    queue.release(setup.cost(nth) as u32, now, std::time::Duration::ZERO);
                 }
             }
             Step::Cancel(nth) => {
@@ -205,6 +219,31 @@ impl World {
                         process.queue.stage = Stage::Idle;
                     }
                 }
+            }
+            Step::Refuse(p, is_out) => {
+                self.left[REFUSED] -= 1;
+                let process = &mut self.processes[p];
+                let is_sent = |call: &Call| !call.is_late;
+                if let Some(nth) = process.calls.iter().position(is_sent) {
+                    // Nothing can be corrected in a value that is not recognized.
+                    self.is_leak_excused |= !is_out;
+                    let error = StoreError::new("not executed");
+                    let error = if is_out { error } else { error.no_outage() };
+                    let number = process.calls.remove(nth).take.number;
+                    process.queue.failed(number, &error, now, &mut woken);
+                }
+            }
+            Step::Out(p) => {
+                self.left[OUT] -= 1;
+                let queue = &mut self.processes[p].queue;
+                queue.out(&StoreError::new("out"), now, &mut woken);
+                // Without requests, nothing is kept for a store that is out.
+                self.is_leak_excused |= queue.waiting.is_empty();
+            }
+            Step::Back(p) => {
+                let queue = &mut self.processes[p].queue;
+                queue.out = None;
+                queue.back(now);
             }
             Step::Crash(p) => {
                 self.left[CRASHED] -= 1;
@@ -267,7 +306,9 @@ impl World {
         let has_turn = |nth: &&usize| self.turn(setup, **nth).is_some();
         let is_overtaken = before.iter().filter(has_turn).any(|&nth| {
             let mut waiting = waiting.iter();
-            waiting.any(|&other| other < nth && process(other) == process(nth))
+            let is_alike =
+                |other| process(other) == process(nth) && setup.cost(other) == setup.cost(nth);
+            waiting.any(|&other| other < nth && is_alike(other))
         });
         if is_overtaken {
             self.broken = Some(Claim::InOrder);
@@ -297,7 +338,8 @@ impl World {
             Kind::Bounded => (Mode::Wait, Some(now + TICK * BOUND)),
             Kind::Tries => (Mode::Try, None),
         };
-        queue.join(mode, place, 1.into(), now, bound);
+        let cost = setup.cost(nth) as u32;
+        queue.join(mode, place, cost.into(), now, bound);
         self.requests[nth] = Request::Joined {
             place,
             is_awake: true,
@@ -345,7 +387,7 @@ impl World {
                 Request::Cancelled
             }
             queue::Step::Depart(turn, _) => {
-                self.depart(setup, p, bound, &turn);
+                self.depart(setup, nth, bound, &turn);
                 match setup.has_places {
                     true => Request::Working(self.tick + WORKS),
                     false => Request::Departed,
@@ -355,16 +397,18 @@ impl World {
         };
     }
 
-    fn depart(&mut self, setup: &Setup, p: usize, bound: Option<Instant>, turn: &Turn) {
-        let at = self.store_now();
-        let is_granted =
-            |&(process, recorded): &(usize, u64)| process == p && recorded == turn.recorded;
+    fn depart(&mut self, setup: &Setup, nth: usize, bound: Option<Instant>, turn: &Turn) {
+        let (at, p) = (self.store_now(), setup.requests[nth].0);
         let within = turn.recorded - GUARD..=turn.recorded;
-        match self.granted.iter().position(is_granted) {
-            Some(place) if within.contains(&at) || setup.fault == "records-no-guard" => {
-                self.granted.swap_remove(place);
+        let is_in_time = within.contains(&at) || setup.fault == "records-no-guard";
+        for _ in 0..setup.cost(nth) {
+            let mut granted = self.granted.iter();
+            match granted.position(|unit| *unit == (p, turn.recorded)) {
+                Some(place) if is_in_time => _ = self.granted.swap_remove(place),
+                _ => self.broken = Some(Claim::InTurn),
             }
-            _ => self.broken = Some(Claim::InTurn),
+            self.departed.push(self.tick);
+            self.used.push(turn.recorded);
         }
         if self.processes[p].paused_until > self.tick {
             self.broken = Some(Claim::PausesHold);
@@ -372,8 +416,6 @@ impl World {
         if bound.is_some_and(|bound| bound < turn.from) {
             self.broken = Some(Claim::EveryRequestEnds);
         }
-        self.departed.push(self.tick);
-        self.used.push(turn.recorded);
     }
 
     fn cancel(&mut self, setup: &Setup, nth: usize) -> Woken {
@@ -481,9 +523,13 @@ impl World {
         // A late call that the store cannot know to be late strands what it grants.
         let is_newest = take.number == self.processes[p].number;
         self.is_leak_excused |= is_late && is_first && !is_newest;
+        let mut requests = 0;
         for grant in &taken.grants {
-            let grants = std::iter::repeat_n((p, grant.recorded), grant.requests as usize);
-            self.granted.extend(grants);
+            let before = take.demand.units_of(requests);
+            requests += u64::from(grant.requests);
+            let units = (take.demand.units_of(requests) - before).total() as usize;
+            let granted = std::iter::repeat_n((p, grant.recorded), units);
+            self.granted.extend(granted);
         }
         if !self.processes[p].has_crashed {
             self.processes[p].replies.push(Reply {

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::steps::Step;
 use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
-use crate::queue::{CounterSet, Queue};
+use crate::queue::departures::Departing;
+use crate::queue::{CounterSet, FIRST_ANSWER, Queue};
 use crate::quota::{CONCURRENT, Quota};
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
@@ -21,14 +22,11 @@ pub(super) const GUARD: u64 = MICROS;
 /// All requests of live processes have ended by then.
 const END: u64 = 40;
 
-/// Requests join until then.
-const JOINED: u64 = 1;
-
 pub(super) static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub(super) const EPOCH: u64 = 1_763_000_000_000_000;
 
 /// How often each may happen.
-pub(super) type May = [u8; 8];
+pub(super) type May = [u8; 10];
 
 /// The places of [`May`], by their names in [`MISHAPS`].
 pub(super) const CANCELLED: usize = 0;
@@ -42,9 +40,12 @@ pub(super) const CRASHED: usize = 4;
 pub(super) const STOPPED: usize = 5;
 pub(super) const PAUSED: usize = 6;
 pub(super) const LOST_STATE: usize = 7;
+/// The store refuses a call.
+pub(super) const REFUSED: usize = 8;
+/// A process learns that the store is out, and then that it is back.
+pub(super) const OUT: usize = 9;
 
-const MISHAPS: &str = "cancelled forfeited late lost crashed stopped paused lost-state";
-
+const MISHAPS: &str = "cancelled forfeited late lost crashed stopped paused lost-state refused out";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Waits,
@@ -75,6 +76,10 @@ pub(super) struct Setup {
     pub(super) has_levels: bool,
     /// The limit is one of requests in progress.
     pub(super) has_places: bool,
+    /// Each second request costs two units.
+    pub(super) has_costs: bool,
+    /// Requests join until then, in ticks.
+    pub(super) joined: u64,
     pub(super) may: May,
     /// The planted mistake, if any.
     pub(super) fault: &'static str,
@@ -173,6 +178,22 @@ pub(super) enum Request {
 }
 
 impl Process {
+    /// Whether a request that sleeps until a time is woken for its turn, or for its bound. Else calls serve it.
+    fn wakes(&self, place: u64, timer: Option<Instant>, is_served: bool) -> bool {
+        let (queue, is_in_time) = (&self.queue, |at| timer.is_some_and(|timer| timer <= at));
+        if let Some(Departing { turn, .. }) = queue.departing.requests.get(&place) {
+            return match queue.departing.stall.blocks(place) {
+                true => queue.departing.stall.check.is_some(),
+                false => is_in_time(turn.from),
+            };
+        }
+        let request = queue.waiting.get(&place).or(queue.tries.get(&place));
+        request.is_some_and(|it| match it.bound {
+            Some(bound) => is_in_time(bound.max(it.arrival + FIRST_ANSWER)),
+            None => is_served || timer.is_some(),
+        })
+    }
+
     /// Whether a call is in flight, or was lost and not given up yet.
     fn is_calling(&self) -> bool {
         self.calls.iter().any(|call| !call.is_late)
@@ -220,6 +241,8 @@ impl Setup {
             is_strict: false,
             has_levels: false,
             has_places: false,
+            has_costs: false,
+            joined: 1,
             may: May::default(),
             fault: "",
         };
@@ -241,6 +264,8 @@ impl Setup {
                 "strict" => setup.is_strict = true,
                 "levels" => setup.has_levels = true,
                 "places" => setup.has_places = true,
+                "costs" => setup.has_costs = true,
+                "joined" => setup.joined = count.into(),
                 _ => {
                     let place = MISHAPS.split(' ').position(|it| it == option);
                     setup.may[place.expect(name)] = count;
@@ -254,6 +279,10 @@ impl Setup {
     pub(super) fn number_of(&self, p: usize) -> u64 {
         let is_lower = p > 0 && self.has_levels && self.fault != "ignores-levels";
         p as u64 + 1 + (u64::from(is_lower) << LEVEL_BITS.start)
+    }
+
+    pub(super) fn cost(&self, nth: usize) -> usize {
+        1 + nth % 2 * usize::from(self.has_costs)
     }
 
     pub(super) fn empty_store(&self) -> State {
@@ -321,7 +350,7 @@ impl World {
             (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
             (Claim::EveryRequestEnds, self.has_ended(setup)),
             (Claim::NothingLeaks, self.leaks_nothing(setup)),
-            (Claim::FewCalls, self.makes_few_calls()),
+            (Claim::FewCalls, self.makes_few_calls(setup)),
         ];
         let broken = claims.into_iter().find(|(_, holds)| !holds);
         self.broken = self.broken.or(broken.map(|(claim, _)| claim));
@@ -329,16 +358,17 @@ impl World {
 
     fn is_never_more(&self, setup: &Setup) -> bool {
         if setup.has_places {
-            return self.working() <= usize::from(setup.limit);
+            return self.working(setup) <= usize::from(setup.limit);
         }
         let is_near = |&&at: &&u64| at + WINDOW > self.tick;
         self.departed.iter().filter(is_near).count() <= usize::from(setup.limit)
     }
 
-    /// How many requests are in progress.
-    fn working(&self) -> usize {
-        let is_working = |it: &&Request| matches!(it, Request::Working(_));
-        self.requests.iter().filter(is_working).count()
+    /// The units of requests in progress.
+    fn working(&self, setup: &Setup) -> usize {
+        let is_working = |nth: &usize| matches!(self.requests[*nth], Request::Working(_));
+        let working = (0..self.requests.len()).filter(is_working);
+        working.map(|nth| setup.cost(nth)).sum()
     }
 
     /// The requests of a process.
@@ -355,17 +385,18 @@ impl World {
 
     fn is_nothing_stuck(&self, setup: &Setup) -> bool {
         self.processes.iter().enumerate().all(|(p, process)| {
-            let is_served = process.has_crashed || process.queue.due().is_some();
-            let is_awake = |request: &Request| match request {
+            let is_served = process.queue.due().is_some() || process.is_calling();
+            let is_woken = |request: &Request| match *request {
                 Request::Joined {
-                    is_awake, timer, ..
-                } => *is_awake || timer.is_some(),
+                    place,
+                    is_awake,
+                    timer,
+                } => is_awake || process.wakes(place, timer, is_served),
                 _ => true,
             };
-            is_served || process.is_calling() || self.requests_of(setup, p).all(is_awake)
+            process.has_crashed || self.requests_of(setup, p).all(is_woken)
         })
     }
-
     fn is_quiet(&self, setup: &Setup) -> bool {
         self.processes.iter().enumerate().all(|(p, process)| {
             let is_idle = process.queue.is_idle() && process.lost.is_none();
@@ -374,8 +405,10 @@ impl World {
         })
     }
 
-    fn makes_few_calls(&self) -> bool {
-        self.processes.iter().all(|it| it.calls_in_tick <= 4)
+    fn makes_few_calls(&self, setup: &Setup) -> bool {
+        let most = setup.requests.len().max(3) + 1;
+        let mut processes = self.processes.iter();
+        processes.all(|it| usize::from(it.calls_in_tick) <= most)
     }
 
     fn has_ended(&self, setup: &Setup) -> bool {
@@ -406,7 +439,7 @@ impl World {
         let now = self.store_now();
         let counts = |&&recorded: &&u64| recorded + WINDOW * MICROS > now;
         let used = match setup.has_places {
-            true => self.working(),
+            true => self.working(setup),
             false => self.used.iter().filter(counts).count(),
         };
         let has_no_demand = self.store.announced.iter().all(|it| it.demand.is_empty());
@@ -453,7 +486,7 @@ impl Model for Setup {
         }
         let possible = world.steps(self);
         let may_wait = |(is_due, step): &(bool, Step)| {
-            !is_due || (matches!(step, Step::Join(_)) && world.tick < JOINED)
+            !is_due || (matches!(step, Step::Join(_)) && world.tick < self.joined)
         };
         let is_punctual = possible.iter().all(may_wait);
         steps.extend(possible.into_iter().map(|(_, step)| step));

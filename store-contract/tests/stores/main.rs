@@ -62,11 +62,6 @@ impl fmt::Debug for Values {
     }
 }
 
-async fn connect(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::connect(&server.url()).await;
-    store.expect("a connection").timeout(TIMEOUT)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_embedded_store_keeps_the_contract_by_the_real_clock() {
     let store = MemoryStore::new();
@@ -100,14 +95,14 @@ async fn redis_keeps_the_contract_in_each_version_and_mode() {
     ];
     join_all(cases.map(async |(binary, mode)| {
         let server = RedisServer::start_as(binary, |_| Vec::new());
-        let make = async || mode(connect(&server).await);
+        let make = async || mode(server.store().await);
         store_contract_with(make, Values::of(&server)).await;
     }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn connections_of_the_user_keep_the_contract() {
+async fn connections_of_the_user_keep_the_contract_by_scripts_only() {
     let server = RedisServer::start();
     let client = server.client();
     let manager = ConnectionManager::new(client.clone()).await;
@@ -117,6 +112,8 @@ async fn connections_of_the_user_keep_the_contract() {
     for store in [RedisStore::from(manager), RedisStore::from(shared)] {
         let store = store.prefix("other").expect("a prefix").timeout(TIMEOUT);
         store_contract(async || store.clone()).await;
+        let error = store.scripting(false).expect_err("no further connections");
+        assert!(error.to_string().starts_with("scripting: "), "{error}");
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use tower_throttle::{Algorithm, Quota};
+use tower_throttle::Quota;
+use tower_throttle::test_util::history::History;
 
 use super::load::KEYS;
-use crate::trial::judge;
 use crate::upstream::Arrival;
 
 /// The quotas of one phase after the other.
@@ -64,30 +64,14 @@ impl Kept {
     /// Judges all that has departed under this set of quotas, and forgets it: all is at rest.
     pub(crate) fn judge(&mut self, number: usize) -> Vec<String> {
         self.latest.clear();
-        let mut excesses = Vec::new();
+        let mut faults = Vec::new();
         for (key, events) in std::mem::take(&mut self.events) {
+            let history: History = events.into_iter().collect();
             for quota in set(number) {
-                let (limit, window) = bound(quota);
-                // Spacing counts requests. The cost of one keeps the time after it free.
-                let is_spaced = quota.counted_by() == Algorithm::Spacing;
-                let weigh = |&(at, cost)| (at, if is_spaced { 1 } else { cost });
-                let events = events.iter().map(weigh).collect();
-                let excess = judge(events, window, Some(limit)).1;
-                excesses.extend(excess.map(|it| format!("of key {key}, {quota}: {it}")));
+                let fault = history.fault(&quota);
+                faults.extend(fault.map(|it| format!("of key {key}, {quota}: {it}")));
             }
         }
-        excesses
+        faults
     }
-}
-
-/// The most in any window, as [`algorithms`](tower_throttle::guide::algorithms) says.
-fn bound(quota: Quota) -> (u64, Duration) {
-    let (limit, window) = (quota.limit(), quota.window());
-    let (most, window) = match quota.counted_by() {
-        Algorithm::SlidingLog | Algorithm::SlidingBuckets { .. } => (limit, window),
-        Algorithm::Gcra { burst } => (burst + limit, window),
-        Algorithm::Spacing => (1, window / limit),
-        other => panic!("of {other:?} something else is promised"),
-    };
-    (most.into(), window)
 }

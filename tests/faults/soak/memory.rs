@@ -1,6 +1,5 @@
 //! Memory over time: [`Series`], which must not grow.
 
-use std::fmt;
 use std::fs;
 use std::time::Duration;
 
@@ -38,21 +37,6 @@ impl Series {
     pub(crate) fn grows(&self) -> bool {
         self.medians()
             .is_some_and(|[early, late]| late > early + early / 10 + SLACK)
-    }
-}
-
-impl fmt::Display for Series {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.medians() {
-            Some(bytes) => {
-                let [early, late] = bytes.map(|it| it as f64 / f64::from(1 << 20));
-                write!(
-                    f,
-                    "{early:.1} MB in the second quarter, {late:.1} in the last"
-                )
-            }
-            None => f.write_str("too short a time to tell"),
-        }
     }
 }
 

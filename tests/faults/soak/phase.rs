@@ -1,15 +1,13 @@
 //! [`Phases`]: load, while things befall at random, and then rest: what is left, and the judgment of what has departed.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, thread};
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use support::child::now;
-use support::errors::panic_text;
 use support::tally::{Count, Tally};
 use support::{child, keyspace};
 
@@ -20,32 +18,6 @@ use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// All of the table but four: what is kept on disk, as here nothing is, and other policies of an outage.
-pub(crate) const FAULTS: &[&str] = &[
-    "connections cut",
-    "replies cut off",
-    "nothing passes for a while",
-    "nothing passes to one of three",
-    "half-open connections, until TCP gives up",
-    "connections refused",
-    "connections reset when made",
-    "200 ms each way",
-    "SIGSTOP, SIGCONT",
-    "CLIENT KILL",
-    "CLIENT PAUSE",
-    "SCRIPT FLUSH",
-    "BUSY",
-    "OOM",
-    "one of three stopped",
-    REPLACED,
-    "FLUSHALL",
-    "kill -9, back empty",
-    "DEL",
-    "eviction",
-    DEMOTED,
-    PROMOTED,
-];
 
 /// It puts a new process in the place of the first.
 const REPLACED: &str = "one of three killed";
@@ -70,24 +42,21 @@ fn afterwards(name: &str, stage: &mut Stage) {
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
-    befalls: &'static [&'static str],
+    befalls: Vec<&'static str>,
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
     /// The quotas of this phase.
     pub(crate) set: usize,
     pub(crate) count: usize,
-    befell: BTreeMap<&'static str, u64>,
     /// The memory of each process, by its number, and of the server.
     memory: BTreeMap<String, Series>,
-    /// The actions of this phase, with their times.
-    log: Vec<(Duration, String)>,
     /// When the memory of the processes and of the server was looked at last.
     sampled: [Instant; 2],
 }
 
 impl Phases {
-    pub(crate) fn new(befalls: &'static [&'static str], stage: Stage, seed: u64) -> Self {
+    pub(crate) fn new(befalls: Vec<&'static str>, stage: Stage, seed: u64) -> Self {
         Self {
             befalls,
             stage,
@@ -95,31 +64,25 @@ impl Phases {
             kept: Kept::default(),
             set: 0,
             count: 0,
-            befell: BTreeMap::new(),
             memory: BTreeMap::new(),
-            log: Vec::new(),
             sampled: [Instant::now(); 2],
         }
     }
 
-    /// Load, and rest; what should not have been.
-    pub(crate) fn next(&mut self, lasts: Duration) -> Vec<String> {
+    /// Load, and rest.
+    pub(crate) fn next(&mut self, lasts: Duration) {
         self.set = self.count % SETS.len();
-        self.log.clear();
         self.count += 1;
         let load = self.load();
-        self.note(&load);
+        note(&load);
         self.tell(&load);
         self.settle();
         let end = Instant::now() + lasts;
-        loop {
+        while Instant::now() <= end {
             self.befall();
-            if Instant::now() > end {
-                break self.rest();
-            }
         }
+        self.rest();
     }
-
     fn load(&self) -> String {
         format!("load {}", self.set)
     }
@@ -127,13 +90,13 @@ impl Phases {
     fn befall(&mut self) {
         let name = *self.befalls.choose(&mut self.random).expect("a fault");
         let fault = table::find(name);
-        self.note(name);
+        note(name);
         (fault.inject)(&mut self.stage);
         let lasts = MS * self.random.random_range(100..2_500);
         self.collect(lasts);
-        self.note("... it is put right");
+        note("... it is put right");
         (fault.heal)(&mut self.stage);
-        self.note("... that is done");
+        note("... that is done");
         afterwards(name, &mut self.stage);
         let load = self.load();
         for process in self.stage.processes.iter_mut().flatten() {
@@ -141,7 +104,6 @@ impl Phases {
             let is_new = name == REPLACED && process.number + 1 == self.stage.numbers;
             process.child.tell(if is_new { &load } else { "go on" });
         }
-        *self.befell.entry(name).or_default() += 1;
         self.settle();
     }
 
@@ -192,31 +154,15 @@ impl Phases {
         }
     }
 
-    /// What is wrong with the memory of a run of this length: it grows, or has too few samples.
-    pub(crate) fn growth(&self, took: Duration) -> Vec<String> {
-        let judged = self.memory.values().filter(|it| it.medians().is_some());
-        let judged = judged.count();
-        if took >= LONG && judged < PROCESSES {
-            return vec![format!("the memory of {judged} processes was judged")];
-        }
-        let growing = self.memory.iter().filter(|(_, series)| series.grows());
-        growing
-            .map(|(whose, series)| format!("the memory of {whose} grows: {series}"))
-            .collect()
+    /// After a run of this length, which has enough samples if it is long.
+    pub(crate) fn assert_no_growth(&self, took: Duration) {
+        let judged = self.memory.iter();
+        let judged = judged.filter_map(|(whose, series)| Some((whose, series.medians()?)));
+        let judged: Vec<_> = judged.collect();
+        println!("bytes in the second quarter and in the last: {judged:?}");
+        assert!(took < LONG || judged.len() >= PROCESSES);
+        assert!(!self.memory.values().any(Series::grows));
     }
-
-    pub(crate) fn note(&mut self, what: &str) {
-        self.log.push((now(), what.to_owned()));
-    }
-
-    /// The actions of this phase.
-    pub(crate) fn told(&self) -> String {
-        let lines = self.log.iter();
-        lines
-            .map(|(at, what)| format!("{at:.3?} {what}\n"))
-            .collect()
-    }
-
     pub(crate) fn tell(&mut self, line: &str) {
         for process in self.stage.processes.iter_mut().flatten() {
             process.child.tell(line);
@@ -233,19 +179,9 @@ fn is_time(sampled: &mut Instant) -> bool {
     is_time
 }
 
-impl fmt::Display for Phases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} phases", self.count)?;
-        for (name, count) in &self.befell {
-            writeln!(f, "{name}: {count}")?;
-        }
-        for (whose, series) in &self.memory {
-            writeln!(f, "memory of {whose}: {series}")?;
-        }
-        Ok(())
-    }
+fn note(what: &str) {
+    println!("{:.3?} {what}", now());
 }
-
 /// How long a process may take until it is at rest.
 const RESTING: Duration = Duration::from_secs(50);
 
@@ -257,9 +193,8 @@ const CREATED: &str = "throttle:created";
 
 impl Phases {
     /// Stops the load, and looks for what is left.
-    pub(crate) fn rest(&mut self) -> Vec<String> {
-        let mut complaints = Vec::new();
-        self.note("rest");
+    fn rest(&mut self) {
+        note("rest");
         self.tell("rest");
         for place in 0..PROCESSES {
             let Some(process) = &self.stage.processes[place] else {
@@ -267,21 +202,15 @@ impl Phases {
             };
             let line = process.child.next_line(RESTING);
             let (number, (rest, tally)) = (process.number, child::parse::<(Rest, Tally)>(&line));
-            if !rest.is_at_rest() || rest.is_out {
-                complaints.push(format!("process {number} is not at rest: {rest:?}"));
-            }
+            let is_at_rest = rest.is_at_rest() && !rest.is_out;
+            assert!(is_at_rest, "process {number} is not at rest: {rest:?}");
             self.wait_for(number, tally.of(Count::Departed));
-            complaints.extend(tally.accounts(number, self.kept.count(number)));
+            tally.assert_accounts(number, self.kept.count(number));
         }
-        complaints.extend(self.kept.judge(self.set));
-        let expire = || keyspace::assert_all_expire(&self.stage.servers[0]);
-        complaints.extend(catch_unwind(AssertUnwindSafe(expire)).err().map(panic_text));
-        if complaints.is_empty() {
-            complaints.extend(self.outlives());
-        }
-        complaints
+        assert_eq!(self.kept.judge(self.set), [""; 0]);
+        keyspace::assert_all_expire(&self.stage.servers[0]);
+        self.assert_none_outlives();
     }
-
     /// Requests may still be on their way.
     fn wait_for(&mut self, number: usize, departed: u64) {
         let deadline = Instant::now() + PATIENCE;
@@ -291,15 +220,17 @@ impl Phases {
     }
 
     /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
-    fn outlives(&self) -> Option<String> {
+    fn assert_none_outlives(&self) {
         let server = &self.stage.servers[0];
         let names = keyspace::names(server).into_iter();
         let lifetimes = names.filter(|name| *name != CREATED).map(|name| {
             let millis: i64 = server.command(&["PTTL", &name]);
             (Duration::from_millis(millis.unsigned_abs()), name)
         });
-        let (longest, name) = lifetimes.max()?;
-        (longest > (3 * LONGEST + COMMANDED) * 5 / 4)
-            .then(|| format!("a key is kept for {longest:?}: {name}"))
+        let longest = lifetimes.max();
+        let is_kept = longest
+            .as_ref()
+            .is_some_and(|it| it.0 > (3 * LONGEST + COMMANDED) * 5 / 4);
+        assert!(!is_kept, "a key is kept for long: {longest:?}");
     }
 }

@@ -1,79 +1,62 @@
 //! Faults of the server's data and its memory.
 
-use crate::fault::{Fault, Lasts};
+use crate::fault::Fault;
 use crate::load::{KEYS, LIMIT};
-use crate::stage::{refusal, wait_until};
-use support::redis_server::RedisServer;
+use crate::stage::refusal;
+use support::redis_server::{RedisServer, wait_until};
 
 /// The values of those that fill the memory, a megabyte each.
 const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];
 
-pub(super) const FLUSHALL: Fault = Fault {
-    name: "FLUSHALL",
-    inject: |stage| stage.server().command(&["FLUSHALL"]),
-    lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
-    ..Fault::FORGETS
-};
+pub(super) const FLUSHALL: Fault = Fault::new("FLUSHALL", |it| it.server().command(&["FLUSHALL"]))
+    .until_departed(2)
+    .forgets();
 
-pub(super) const DEL: Fault = Fault {
-    name: "DEL",
-    inject: |stage| {
-        let mut names: Vec<String> = stage.server().command(&["KEYS", "throttle:*"]);
-        assert!(names.len() >= KEYS, "{names:?}");
-        names.insert(0, "DEL".to_owned());
-        let words: Vec<_> = names.iter().map(String::as_str).collect();
-        assert!(stage.server().command::<usize>(&words) >= KEYS);
-    },
-    lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
-    ..Fault::FORGETS
-};
+pub(super) const DEL: Fault = Fault::new("DEL", |stage| {
+    let mut names: Vec<String> = stage.server().command(&["KEYS", "throttle:*"]);
+    assert!(names.len() >= KEYS, "{names:?}");
+    names.insert(0, "DEL".to_owned());
+    let words: Vec<_> = names.iter().map(String::as_str).collect();
+    assert!(stage.server().command::<usize>(&words) >= KEYS);
+})
+.until_departed(2)
+.forgets();
 
-pub(super) const EVICTION: Fault = Fault {
-    name: "eviction",
-    inject: |stage| {
-        let server = stage.server();
-        server.command::<()>(&["CONFIG", "RESETSTAT"]);
-        // It evicts keys that have an expiry, and all keys of the limiter have one.
-        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
-        limit_memory(server, server.used_memory() - 1);
-        wait_until("state is evicted", || evicted(server) > 0);
-        limit_memory(server, 0);
-    },
-    lasts: Lasts::UntilDeparted(LIMIT as usize),
-    heal: |stage| {
-        let words = ["CONFIG", "SET", "maxmemory-policy", "noeviction"];
-        stage.server().command(&words)
-    },
-    most: |stage| Some((1 + evicted(&stage.servers[0])) * LIMIT),
-    ..Fault::PLAIN
-};
+pub(super) const EVICTION: Fault = Fault::new("eviction", |stage| {
+    let server = stage.server();
+    server.command::<()>(&["CONFIG", "RESETSTAT"]);
+    // It evicts keys that have an expiry, and all keys of the limiter have one.
+    server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    limit_memory(server, server.used_memory() - 1);
+    wait_until("state is evicted", || evicted(server) > 0);
+    limit_memory(server, 0);
+})
+.until_departed(1)
+.heal(|stage| {
+    let words = ["CONFIG", "SET", "maxmemory-policy", "noeviction"];
+    stage.server().command(&words)
+})
+.most(|stage| Some((1 + evicted(&stage.servers[0])) * LIMIT));
 
-pub(super) const FAULTS: &[Fault] = &[
-    FLUSHALL,
-    DEL,
-    Fault {
-        name: "OOM",
-        inject: |stage| {
-            let server = stage.server();
-            let value = "x".repeat(1_000_000);
-            for name in LARGE {
-                server.command::<()>(&["SET", name, &value]);
-            }
-            // The server needs some of this memory to read commands.
-            limit_memory(server, server.used_memory() - 2_000_000);
-            assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
-        },
-        heal: |stage| {
-            let refusal = refusal(stage.server(), &["SET", "f", ""]);
-            assert_eq!(refusal.as_deref(), Some("OOM"), "all the time");
-            limit_memory(stage.server(), 0);
-            let words = [&["UNLINK"], &LARGE[..]].concat();
-            assert_eq!(stage.server().command::<usize>(&words), LARGE.len());
-        },
-        ..Fault::PLAIN
-    },
-    EVICTION,
-];
+const OOM: Fault = Fault::new("OOM", |stage| {
+    let server = stage.server();
+    let value = "x".repeat(1_000_000);
+    for name in LARGE {
+        server.command::<()>(&["SET", name, &value]);
+    }
+    // The server needs some of this memory to read commands.
+    limit_memory(server, server.used_memory() - 2_000_000);
+    assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
+})
+.heal(|stage| {
+    let refusal = refusal(stage.server(), &["SET", "f", ""]);
+    assert_eq!(refusal.as_deref(), Some("OOM"), "all the time");
+    limit_memory(stage.server(), 0);
+    let words = [&["UNLINK"], &LARGE[..]].concat();
+    assert_eq!(stage.server().command::<usize>(&words), LARGE.len());
+});
+
+pub(super) const FAULTS: &[Fault] = &[FLUSHALL, DEL, OOM, EVICTION];
 
 /// 0 for as much as there is.
 fn limit_memory(server: &RedisServer, most: u64) {
@@ -82,8 +65,5 @@ fn limit_memory(server: &RedisServer, most: u64) {
 
 /// How many keys.
 fn evicted(server: &RedisServer) -> u64 {
-    let info: String = server.command(&["INFO", "stats"]);
-    let mut lines = info.lines();
-    let evicted = lines.find_map(|line| line.strip_prefix("evicted_keys:"));
-    evicted.expect("a line").parse().expect("a number")
+    server.info("evicted_keys")
 }

@@ -7,18 +7,14 @@ mod server;
 
 use support::sentinel::NAME;
 use tower_throttle::store::RedisStore;
-use tower_throttle::{LimiterBuilder, Outage, Recovery};
+use tower_throttle::{Outage, Recovery};
 
-use crate::fault::{Fault, Lasts};
+use crate::fault::Fault;
 use crate::load::LIMIT;
 use crate::stage::{PROCESSES, Process, Stage};
 
 /// The baseline.
-const NONE: &[Fault] = &[Fault {
-    name: "none",
-    lasts: Lasts::UntilDeparted(2 * LIMIT as usize),
-    ..Fault::PLAIN
-}];
+const NONE: &[Fault] = &[Fault::PLAIN.until_departed(2)];
 
 /// In the order in which the documentation lists them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
@@ -36,6 +32,19 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
     .flatten()
 }
 
+/// Those of a single server that keeps nothing on disk, by default policies: their names.
+pub(crate) fn of_soak() -> Vec<&'static str> {
+    let besides = [
+        "replies cut off, without scripts",
+        "half-open connections",
+        "kill -9, back with all data",
+        "kill -9, then LOADING",
+    ];
+    let tables = [network::FAULTS, server::FAULTS, memory::FAULTS, PROCESS];
+    let names = tables.into_iter().flatten().map(|it| it.name);
+    names.filter(|name| !besides.contains(name)).collect()
+}
+
 /// By its name.
 pub(crate) fn find(name: &str) -> &'static Fault {
     all()
@@ -45,22 +54,14 @@ pub(crate) fn find(name: &str) -> &'static Fault {
 
 const PROCESS: &[Fault] = &[PROCESS_KILLED, PROCESS_STOPPED];
 
-const PROCESS_KILLED: Fault = Fault {
-    name: "one of three killed",
-    inject: |stage| {
-        let process = stage.processes[0].take().expect("it runs");
-        process.child.kill9();
-    },
-    heal: |stage| stage.respawn(0),
-    ..Fault::PLAIN
-};
+const PROCESS_KILLED: Fault = Fault::new("one of three killed", |stage| {
+    let process = stage.processes[0].take().expect("it runs");
+    process.child.kill9();
+})
+.heal(|it| it.respawn(0));
 
-const PROCESS_STOPPED: Fault = Fault {
-    name: "one of three stopped",
-    inject: |stage| first(stage).child.sigstop(),
-    heal: |stage| first(stage).child.sigcont(),
-    ..Fault::PLAIN
-};
+const PROCESS_STOPPED: Fault = Fault::new("one of three stopped", |it| first(it).child.sigstop())
+    .heal(|it| first(it).child.sigcont());
 
 fn first(stage: &Stage) -> &Process {
     stage.processes[0].as_ref().expect("it runs")
@@ -69,23 +70,20 @@ fn first(stage: &Stage) -> &Process {
 /// An outage under each policy that is not the default.
 const OUTAGE: &[Fault] = &[
     Fault {
-        name: "Outage::Allow",
         limiter: |limiter| limiter.outage(Outage::Allow),
-        most: |_| None,
-        ..server::DURABLE
+        ..server::DURABLE.named("Outage::Allow").most(|_| None)
     },
     LOCAL,
 ];
 
 const LOCAL: Fault = Fault {
-    name: "Outage::Local",
     limiter: |limiter| {
         let share = 1.0 / PROCESSES as f64;
         limiter.outage(Outage::Local { share })
     },
     // Beside those with slots of the store, each process lets its share go.
     most: |_| Some(LIMIT + LIMIT / PROCESSES as u64 * PROCESSES as u64),
-    ..server::DURABLE
+    ..server::DURABLE.named("Outage::Local")
 };
 
 /// Losses of state under strict recovery: never more than the quota allows.
@@ -105,72 +103,50 @@ const RECOVERY: &[Fault] = &[
 
 const fn strict(name: &'static str, fault: Fault) -> Fault {
     Fault {
-        name,
-        limiter: be_strict,
-        most: as_ever,
-        ..fault
+        limiter: |limiter| limiter.recovery(Recovery::Strict),
+        ..fault.named(name).most(|_| Some(LIMIT))
     }
-}
-
-fn be_strict(limiter: LimiterBuilder) -> LimiterBuilder {
-    limiter.recovery(Recovery::Strict)
-}
-
-fn as_ever(_: &Stage) -> Option<u64> {
-    Some(LIMIT)
 }
 
 /// Servers that take the place of others.
 const DEPLOYMENTS: &[Fault] = &[
     SENTINELS,
-    Fault {
-        name: "sentinel failover, strict",
-        limiter: be_strict,
-        most: |_| Some(LIMIT),
-        ..SENTINELS
-    },
+    strict("sentinel failover, strict", SENTINELS),
     CLUSTER,
-    Fault {
-        name: "cluster failover, strict",
-        limiter: be_strict,
-        most: |_| Some(LIMIT),
-        ..CLUSTER
-    },
+    strict("cluster failover, strict", CLUSTER),
 ];
 
 const CLUSTER: Fault = Fault {
-    name: "cluster failover",
-    stage: Stage::cluster,
     connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
-    inject: |stage| {
+    ..Fault::new("cluster failover", |stage| {
         let cluster = stage.cluster.as_mut().expect("the stage has one");
         let primary = cluster.primary_of("throttle:{key-0}");
         cluster.servers[primary].kill9();
         stage.killed = Some(primary);
-    },
-    heal: |stage| {
-        let cluster = stage.cluster.as_ref().expect("the stage has one");
-        let killed = stage.killed.expect("it was injected");
-        cluster.fails_over("throttle:{key-0}", killed);
-    },
-    ..Fault::FORGETS
-};
+    })
+}
+.on(Stage::cluster)
+.heal(|stage| {
+    let cluster = stage.cluster.as_ref().expect("the stage has one");
+    let killed = stage.killed.expect("it was injected");
+    cluster.fails_over("throttle:{key-0}", killed);
+})
+.forgets();
 
 const SENTINELS: Fault = Fault {
-    name: "sentinel failover",
-    stage: Stage::sentinels,
     connect: |urls| {
         Box::pin(async move { RedisStore::connect_sentinel(urls.split(','), NAME).await })
     },
-    inject: |stage| {
+    ..Fault::new("sentinel failover", |stage| {
         let sentinels = stage.sentinels.as_mut().expect("the stage has them");
         let primary = sentinels.primary();
         sentinels.servers[primary].kill9();
         stage.killed = Some(primary);
-    },
-    heal: |stage| {
-        let sentinels = stage.sentinels.as_ref().expect("the stage has them");
-        sentinels.fails_over(stage.killed.expect("it was injected"));
-    },
-    ..Fault::FORGETS
-};
+    })
+}
+.on(Stage::sentinels)
+.heal(|stage| {
+    let sentinels = stage.sentinels.as_ref().expect("the stage has them");
+    sentinels.fails_over(stage.killed.expect("it was injected"));
+})
+.forgets();

@@ -5,101 +5,71 @@ use std::time::Duration;
 use tower_throttle::store::RedisStore;
 
 use crate::fault::{Fault, Lasts};
-use crate::load::LIMIT;
-use crate::stage::{Stage, wait_until};
+use crate::stage::Stage;
 use support::proxy::Proxy;
+use support::redis_server::wait_until;
 
 /// Each way.
 const SLOW: Duration = Duration::from_millis(200);
 
+pub(super) const NO_TIME: Lasts = Lasts::For(Duration::ZERO);
+
 /// Bytes of a reply that arrive before it is cut, in turn.
 const CUT_AFTER: [usize; 4] = [0, 1, 4, 20];
 
-pub(super) const PARTITIONED: Fault = Fault {
-    name: "nothing passes to one of three",
-    inject: |stage| stage.proxies[0].hold(),
-    heal: |stage| stage.proxies[0].resume(),
-    ..Fault::PLAIN
-};
+pub(super) const PARTITIONED: Fault =
+    Fault::new("nothing passes to one of three", |it| it.proxies[0].hold())
+        .heal(|it| it.proxies[0].resume());
 
 pub(super) const FAULTS: &[Fault] = &[
+    Fault::new("connections cut", |stage| {
+        for _ in 0..3 {
+            stage.each(Proxy::cut);
+            wait_for_connections(stage);
+        }
+    })
+    .until_departed(1),
+    Fault::new("replies cut off", |it| cut_replies(it, b"EVALSHA")).lasts(NO_TIME),
     Fault {
-        name: "connections cut",
-        inject: |stage| {
-            for _ in 0..3 {
-                stage.each(Proxy::cut);
-                wait_for_connections(stage);
-            }
-        },
-        lasts: Lasts::UntilDeparted(LIMIT as usize),
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "replies cut off",
-        inject: |stage| cut_replies(stage, b"EVALSHA"),
-        lasts: Lasts::For(Duration::ZERO),
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "replies cut off, without scripts",
         store: without_scripts,
-        inject: |stage| cut_replies(stage, b"EXEC"),
-        lasts: Lasts::For(Duration::ZERO),
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "nothing passes for a while",
-        inject: |stage| stage.each(Proxy::hold),
-        heal: |stage| stage.each(Proxy::resume),
-        ..Fault::PLAIN
-    },
+        ..Fault::new("replies cut off, without scripts", |it| {
+            cut_replies(it, b"EXEC")
+        })
+    }
+    .lasts(NO_TIME),
+    Fault::new("nothing passes for a while", |it| it.each(Proxy::hold))
+        .heal(|it| it.each(Proxy::resume)),
     PARTITIONED,
+    Fault::new("half-open connections, until TCP gives up", |it| {
+        it.each(Proxy::swallow)
+    })
+    .heal(|stage| {
+        stage.each(Proxy::heal);
+        stage.each(Proxy::cut);
+    }),
+    Fault::new("half-open connections", |it| it.each(Proxy::swallow))
+        .heal(|it| it.each(Proxy::heal)),
+    Fault::new("connections refused", |stage| {
+        stage.each(Proxy::refuse);
+        stage.each(Proxy::cut);
+    })
+    .heal(|it| it.each(Proxy::accept)),
+    Fault::new("connections reset when made", |stage| {
+        // Nobody listens there.
+        stage.each(|it| it.lead_to(1));
+        stage.each(Proxy::cut);
+    })
+    .heal(|stage| {
+        let port = stage.servers[0].port();
+        stage.each(|it| it.lead_to(port));
+    }),
     Fault {
-        name: "half-open connections, until TCP gives up",
-        inject: |stage| stage.each(Proxy::swallow),
-        heal: |stage| {
-            stage.each(Proxy::heal);
-            stage.each(Proxy::cut);
-        },
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "half-open connections",
-        inject: |stage| stage.each(Proxy::swallow),
-        heal: |stage| stage.each(Proxy::heal),
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "connections refused",
-        inject: |stage| {
-            stage.each(Proxy::refuse);
-            stage.each(Proxy::cut);
-        },
-        heal: |stage| stage.each(Proxy::accept),
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "connections reset when made",
-        inject: |stage| {
-            // Nobody listens there.
-            stage.each(|it| it.lead_to(1));
-            stage.each(Proxy::cut);
-        },
-        heal: |stage| {
-            let port = stage.servers[0].port();
-            stage.each(|it| it.lead_to(port));
-        },
-        ..Fault::PLAIN
-    },
-    Fault {
-        name: "200 ms each way",
         store: |store| store.timeout(Duration::from_secs(5)),
-        inject: |stage| stage.each(|it| it.delay(SLOW)),
-        // Requests with grants depart first.
-        lasts: Lasts::UntilDeparted(4 * LIMIT as usize),
-        heal: |stage| stage.each(|it| it.delay(Duration::ZERO)),
-        ..Fault::PLAIN
-    },
+        ..Fault::new("200 ms each way", |stage| stage.each(|it| it.delay(SLOW)))
+    }
+    // Requests with grants depart first.
+    .until_departed(4)
+    .heal(|stage| stage.each(|it| it.delay(Duration::ZERO))),
 ];
 
 /// All processes are connected again.

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use tower_throttle::Lost::{self, Abort, Continue};
+use tower_throttle::Lost;
 
 use super::network::PARTITIONED;
 use super::server::{BACK_EMPTY, PROMOTED};
-use super::{
-    CLUSTER, LOCAL, PROCESS_KILLED, PROCESS_STOPPED, SENTINELS, be_strict, memory, server,
-};
+use super::{CLUSTER, LOCAL, PROCESS_KILLED, PROCESS_STOPPED, SENTINELS, memory, server, strict};
 use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
 use crate::stage::PROCESSES;
@@ -22,111 +20,55 @@ const LONG: Duration = Duration::from_secs(8);
 /// Beside those with places of the store, each process lets its share depart.
 const SHARES: usize = LIMIT + LIMIT / PROCESSES * PROCESSES;
 
-const FLUSHALL: Fault = lasting(SHORT, memory::FLUSHALL);
+const FLUSHALL: Fault = memory::FLUSHALL.lasts(Lasts::For(SHORT));
 
 pub(crate) const ALL: &[Places] = &[
-    row("none", Fault::PLAIN, SHORT, Continue, LIMIT),
-    row("FLUSHALL", FLUSHALL, SHORT, Continue, 2 * LIMIT),
-    row("FLUSHALL, strict", strict(FLUSHALL), SHORT, Continue, LIMIT),
-    row("kill -9, back empty", BACK_EMPTY, LONG, Continue, 2 * LIMIT),
-    row(
-        "kill -9, back empty, strict",
-        strict(BACK_EMPTY),
-        LONG,
-        Continue,
-        LIMIT,
-    ),
-    row("promoted replica", PROMOTED, LONG, Continue, 2 * LIMIT),
-    row(
-        "promoted replica, strict",
-        strict(PROMOTED),
-        LONG,
-        Continue,
-        LIMIT,
-    ),
+    Places::of(Fault::PLAIN, LIMIT).takes(SHORT),
+    Places::of(FLUSHALL, 2 * LIMIT).takes(SHORT),
+    Places::of(strict("FLUSHALL, strict", FLUSHALL), LIMIT).takes(SHORT),
+    Places::of(BACK_EMPTY, 2 * LIMIT),
+    Places::of(strict("kill -9, back empty, strict", BACK_EMPTY), LIMIT),
+    Places::of(PROMOTED, 2 * LIMIT),
+    Places::of(strict("promoted replica, strict", PROMOTED), LIMIT),
     // All leases end.
-    row(
-        "SIGSTOP, SIGCONT",
-        longer(server::STOPPED),
-        LONG,
-        Continue,
-        2 * LIMIT,
-    ),
-    row(
-        "SIGSTOP, SIGCONT, Lost::Abort",
-        longer(server::STOPPED),
-        LONG,
-        Abort,
-        LIMIT,
-    ),
+    Places::of(longer(server::STOPPED), 2 * LIMIT),
+    Places::of(longer(server::STOPPED), LIMIT).aborts("SIGSTOP, SIGCONT, Lost::Abort"),
     // The leases of one process end.
-    row(
-        "nothing passes to one of three",
-        longer(PARTITIONED),
-        LONG,
-        Continue,
-        LIMIT + CALLERS,
-    ),
-    row(
-        "nothing passes to one of three, Lost::Abort",
-        longer(PARTITIONED),
-        LONG,
-        Abort,
-        LIMIT,
-    ),
-    row(
-        "one of three killed",
-        longer(PROCESS_KILLED),
-        LONG,
-        Continue,
-        LIMIT,
-    ),
-    row(
-        "one of three stopped",
-        longer(PROCESS_STOPPED),
-        LONG,
-        Continue,
-        LIMIT + CALLERS,
-    ),
-    row("Outage::Local", LOCAL, LONG, Continue, SHARES),
-    row("sentinel failover", SENTINELS, LONG, Continue, 2 * LIMIT),
-    row(
-        "cluster failover, strict, Lost::Abort",
-        strict(CLUSTER),
-        LONG,
-        Abort,
-        LIMIT,
-    ),
+    Places::of(longer(PARTITIONED), LIMIT + CALLERS),
+    Places::of(longer(PARTITIONED), LIMIT).aborts("nothing passes to one of three, Lost::Abort"),
+    Places::of(longer(PROCESS_KILLED), LIMIT),
+    Places::of(longer(PROCESS_STOPPED), LIMIT + CALLERS),
+    Places::of(LOCAL, SHARES),
+    Places::of(SENTINELS, 2 * LIMIT),
+    Places::of(strict("strict", CLUSTER), LIMIT).aborts("cluster failover, strict, Lost::Abort"),
 ];
 
-/// The most that may be in progress at once comes last.
-const fn row(name: &'static str, fault: Fault, takes: Duration, lost: Lost, most: usize) -> Places {
-    Places {
-        name,
-        fault,
-        lost,
-        takes,
-        most,
+impl Places {
+    /// So many requests may be in progress at once.
+    const fn of(fault: Fault, most: usize) -> Self {
+        Self {
+            name: fault.name,
+            fault,
+            lost: Lost::Continue,
+            takes: LONG,
+            most,
+        }
     }
-}
 
-const fn strict(fault: Fault) -> Fault {
-    Fault {
-        limiter: be_strict,
-        ..fault
+    const fn takes(mut self, takes: Duration) -> Self {
+        self.takes = takes;
+        self
+    }
+
+    const fn aborts(mut self, name: &'static str) -> Self {
+        (self.name, self.lost) = (name, Lost::Abort);
+        self
     }
 }
 
 /// The fault lasts longer than a lease.
 const fn longer(fault: Fault) -> Fault {
-    lasting(Duration::from_millis(4_500), fault)
-}
-
-const fn lasting(span: Duration, fault: Fault) -> Fault {
-    Fault {
-        lasts: Lasts::For(span),
-        ..fault
-    }
+    fault.lasts(Lasts::For(Duration::from_millis(4_500)))
 }
 
 /// By its name.

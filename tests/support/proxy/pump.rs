@@ -155,10 +155,8 @@ impl Connection<'_> {
         let Some(fuse) = slot.as_mut().filter(|fuse| lights(&fuse.request)) else {
             return;
         };
-        fuse.seen += 1;
-        if fuse.seen.is_multiple_of(fuse.every.unwrap_or(1)) {
-            *self.lit() = Some(fuse.after);
-            slot.take_if(|fuse| fuse.every.is_none());
+        if let Some(after) = (fuse.cuts)() {
+            *self.lit() = Some(after);
         }
     }
 

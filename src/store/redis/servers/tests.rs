@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{CommandAnswer, Servers, refused};
 use crate::store::StoreError;
 
+use support::errors::until_ok;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
 
@@ -44,16 +45,8 @@ async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
 
 /// Repeats the call while it fails.
 async fn get_until_up(servers: &Servers) -> CommandAnswer {
-    let deadline = soon();
-    loop {
-        match get(servers).await {
-            Ok(answered) => return answered,
-            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
+    until_ok(async || get(servers).await).await
 }
-
 fn refusal(answered: &CommandAnswer) -> StoreError {
     match &answered.value {
         Value::ServerError(error) => refused(error),
@@ -105,20 +98,6 @@ async fn the_server_number_is_that_of_the_process_or_0_without_the_right_to_ask(
     let after = get_until_up(&one).await.origin;
     assert!(after.server != before.server && before.server != 0);
     assert_ne!(after.connection, before.connection);
-}
-
-#[tokio::test]
-async fn a_server_that_stays_a_replica_gets_at_most_ten_connections_per_second() {
-    let (server, proxy, servers) = proxied();
-    server.command::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
-        let answers = run(&servers, &[&["SET", "key", "1"]]).await.unwrap();
-        assert!(answers[0].server_error().is_some());
-    }
-    let most = 2 + begun.elapsed().as_millis() as usize / 100;
-    let made = proxy.made();
-    assert!((2..=most).contains(&made), "{made} of {most}");
 }
 
 /// Nothing is sent twice.

@@ -11,6 +11,7 @@ use crate::algorithm::{Costs, Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Reading, RedisStore};
+use support::command_stats::CommandStats;
 
 fn store(server: &RedisServer, scripting: bool) -> RedisStore {
     let store = RedisStore::on(Servers::at(&server.url()).unwrap());
@@ -78,10 +79,9 @@ async fn keys_that_share_a_script_have_answers_of_their_own() {
             }
         }
     }
-    let info: String = server.command(&["INFO", "commandstats"]);
+    let calls = CommandStats::of(&server);
     // The first one carries the text of the script.
-    assert!(info.contains("cmdstat_eval:calls=1,"), "{info}");
-    assert!(info.contains("cmdstat_evalsha:calls=2,"), "{info}");
+    assert_eq!((calls.calls("eval"), calls.calls("evalsha")), (1, 2));
 }
 
 #[tokio::test]
@@ -232,13 +232,7 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
             set.arg(format!("throttle:{{key-{nth}}}")).arg(&value);
             set.exec(&mut connection).unwrap();
         }
-        let calls = || {
-            let info: String = server.command(&["INFO", "commandstats"]);
-            let scripts = info.lines().filter(|line| line.contains("_eval"));
-            let calls = scripts.filter_map(|line| line.split_once("calls=")?.1.split_once(','));
-            let calls = calls.filter_map(|(calls, _)| calls.parse::<u64>().ok());
-            calls.sum::<u64>()
-        };
+        let calls = || CommandStats::of(&server).script_calls();
         let before = calls();
         let all = (0..keys).map(|nth| {
             let key = Key::new(format!("key-{nth}"));
