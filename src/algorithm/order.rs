@@ -132,8 +132,10 @@ impl<'a> Others<'a> {
 
     /// How many processes have requests that are ahead of one that arrived then.
     pub(super) fn before(&self, arrival: u64) -> usize {
-        let oldest = self.live.iter().filter_map(|it| self.oldest_of(it));
-        oldest.filter(|oldest| *oldest < arrival).count()
+        let ahead = self.live.iter();
+        ahead
+            .filter_map(|it| self.oldest_before(it, arrival))
+            .count()
     }
 
     /// The units ahead of a request that arrived then, behind so many of its own process.
@@ -171,8 +173,8 @@ impl<'a> Others<'a> {
     }
 
     /// The arrival of the first request of another process, as this one sees it: all demand of a higher level and of
-    /// another share counts as older. `None` if it is never ahead.
-    fn oldest_of(&self, other: &Announcement) -> Option<u64> {
+    /// another share counts as older. `None` if it is not ahead of a request that arrived then.
+    fn oldest_before(&self, other: &Announcement, arrival: u64) -> Option<u64> {
         let fair = self.fair.as_deref();
         let may_be_ahead = fair.is_none_or(|fair| fair.may_be_ahead(level(other.process)));
         let oldest = if self.is_alike(other) {
@@ -180,14 +182,15 @@ impl<'a> Others<'a> {
         } else {
             0
         };
-        may_be_ahead.then_some(oldest)
+        let is_behind = u64::from(other.process >= self.process);
+        (may_be_ahead && oldest + is_behind <= arrival).then_some(oldest)
     }
 
     /// The times to look whether processes ahead have crashed, and their units that may be ahead: of the one right ahead,
     /// and of those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
         let ahead = self.live.iter().filter_map(move |other| {
-            let oldest = self.oldest_of(other).filter(|oldest| *oldest < arrival)?;
+            let oldest = self.oldest_before(other, arrival)?;
             Some((oldest, other))
         });
         let nearest = ahead.clone().map(|(oldest, _)| oldest).max();
