@@ -150,6 +150,25 @@ proptest! {
     }
 }
 
+/// More and more requests may depart, as none does.
+#[test]
+fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() {
+    const STUCK: u64 = 3 * NEIGHBOURS as u64;
+    let mut bench = Bench::new();
+    (0..2 * STUCK).for_each(|_| bench.join(Mode::Wait, 1, None));
+    bench.call(2 * STUCK as u32, 0, |_| {});
+    let ends = bench.now + GUARD;
+    let mut departed = Vec::new();
+    while bench.now < ends {
+        bench.now += MILLI / 10;
+        bench.queue.check(bench.now, &mut Woken::new());
+        for place in bench.joined.clone().split_off(STUCK as usize) {
+            departed.extend(bench.poll(place).map(|_| place));
+        }
+    }
+    assert!(departed.len() >= NEIGHBOURS, "{departed:?}");
+}
+
 #[test]
 fn a_try_that_misses_its_turn_does_not_wait() {
     let mut bench = Bench::new();
