@@ -254,7 +254,11 @@ impl Limiter {
     /// # Ok::<_, tower_throttle::BuildError>(())
     /// ```
     pub fn health(&self) -> Health {
-        self.handle().dispatcher.health()
+        let dispatcher = match &self.kind {
+            Kind::Plain(handle) | Kind::Rule(handle) => &handle.dispatcher,
+            Kind::Ruled(live) => &live.dispatcher,
+        };
+        dispatcher.health()
     }
 
     /// The number of keys for which requests wait in this process, or hold a [place](crate::Place).

@@ -18,7 +18,7 @@ impl<T> Mutex<T> {
 }
 
 /// A value that is read for each request and replaced rarely, in most programs never. The first value is read without a
-/// lock, and kept as long as this.
+/// lock, and kept as long as this. Later ones are read under a lock.
 #[derive(Debug)]
 pub(crate) struct Replaceable<T> {
     first: Arc<T>,

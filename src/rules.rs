@@ -83,7 +83,7 @@
 //!
 //! # Fields of a rule
 //!
-//! Unknown fields are refused, and so are fields without a value: `null`, or in YAML nothing after the colon.
+//! Unknown fields are refused, fields without a value (`null`, or in YAML nothing after the colon), and names that are listed twice.
 //! Instead of a list, you can write a single value.
 //!
 //! | field | meaning | default |

@@ -54,6 +54,13 @@ struct Joined {
     span: Span,
 }
 
+/// The first step of a request.
+enum Start {
+    Departs(Departs),
+    Waits(Box<Joined>),
+    Fails(Cause),
+}
+
 /// A permit without its limiter and key.
 struct Departs {
     granted: Granted,
@@ -105,7 +112,7 @@ impl Acquire {
     }
 
     fn handle(&self) -> &Arc<Handle> {
-        self.handle.as_ref().expect("it has no permit")
+        self.handle.as_ref().expect("polled after it was ready")
     }
 
     pub(crate) fn cost_of_request(&self) -> &Cost {
@@ -331,9 +338,9 @@ impl Acquire {
     ) -> Poll<Result<T, Error>> {
         if self.joined.is_none() {
             match self.start() {
-                Ok(departs) => return Poll::Ready(Ok(granted(self.permit(departs)))),
-                Err(Ok(joined)) => self.joined = Some(joined),
-                Err(Err(cause)) => return Poll::Ready(refused(self, cause)),
+                Start::Departs(departs) => return Poll::Ready(Ok(granted(self.permit(departs)))),
+                Start::Waits(joined) => self.joined = Some(joined),
+                Start::Fails(cause) => return Poll::Ready(refused(self, cause)),
             }
         }
         Poll::Ready(match ready!(self.poll_joined(cx)) {
@@ -344,7 +351,7 @@ impl Acquire {
 
     /// Departs at once, joins the queue, or fails.
     #[inline(always)]
-    fn start(&self) -> Result<Departs, Result<Box<Joined>, Cause>> {
+    fn start(&self) -> Start {
         let (handle, key, now) = (self.handle(), &self.key, Instant::now());
         let (place, waited) = match self.former.as_deref() {
             None => (Position::new(now), Duration::ZERO),
@@ -358,7 +365,7 @@ impl Acquire {
                 match handle.depart_at_once(&current, key, (cost, &self.rank), place, now) {
                     Some(Ok(granted)) => {
                         drop(entered);
-                        return Ok(self.departs(&current, span, granted, waited));
+                        return Start::Departs(self.departs(&current, span, granted, waited));
                     }
                     at_once => {
                         let standing = at_once.and_then(Result::err);
@@ -369,11 +376,11 @@ impl Acquire {
             Err(cause) => Err(cause),
         };
         drop(entered);
-        Err(match joined {
+        match joined {
             Ok(waiting) => {
                 let priority = self.rank.priority;
                 (current.telemetry).waiting(key, priority, 1.0);
-                Ok(Box::new(Joined {
+                Start::Waits(Box::new(Joined {
                     waiting,
                     current: Arc::clone(&current),
                     priority,
@@ -382,9 +389,9 @@ impl Acquire {
             }
             Err(cause) => {
                 (current.telemetry).ended_early(span, key, cause.outcome(), waited);
-                Err(cause)
+                Start::Fails(cause)
             }
-        })
+        }
     }
 
     /// Polls a request that has joined the queue.
@@ -520,7 +527,7 @@ impl Acquire {
     #[inline(always)]
     fn permit(&mut self, departs: Departs) -> Permit {
         Permit {
-            handle: self.handle.take().expect("it has no permit"),
+            handle: self.handle.take().expect("polled after it was ready"),
             is_counted: departs.is_counted,
             key: self.key.take(),
             granted: departs.granted,

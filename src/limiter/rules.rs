@@ -9,7 +9,7 @@ use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle};
 use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
-use crate::lock::{Mutex, Replaceable};
+use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};
@@ -202,10 +202,10 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
 
 /// The rules of a limiter; its clones share them.
 pub(crate) struct Live {
-    dispatcher: Arc<Dispatcher>,
+    pub(super) dispatcher: Arc<Dispatcher>,
     denials: usize,
     telemetry: Settings,
-    now: Replaceable<Now>,
+    now: Mutex<Arc<Now>>,
     /// Serves the requests of a last rule that is exempt.
     unlimited: Arc<Handle>,
     reload: Mutex<()>,
@@ -230,26 +230,30 @@ impl Live {
             dispatcher,
             denials,
             telemetry,
-            now: Replaceable::new(now),
+            now: Mutex::new(Arc::new(now)),
             unlimited: unlimited(),
             reload: Mutex::default(),
         }
     }
 
+    fn now(&self) -> Arc<Now> {
+        self.now.lock().clone()
+    }
+
     /// The handle of the last rule.
     pub(crate) fn last(&self) -> Arc<Handle> {
-        let now = self.now.load();
+        let now = self.now();
         let last = now.rules.names().last().flatten();
         let handle = last.and_then(|name| now.handles.get(name));
         handle.unwrap_or(&self.unlimited).clone()
     }
 
     pub(crate) fn rule(&self, name: &str) -> Option<Arc<Handle>> {
-        self.now.load().handles.get(name).cloned()
+        self.now().handles.get(name).cloned()
     }
 
     pub(crate) fn rules(&self) -> Rules {
-        self.now.load().rules.clone()
+        self.now().rules.clone()
     }
 
     pub(crate) fn queues(&self) -> usize {
@@ -261,7 +265,7 @@ impl Live {
         let _one_at_a_time = self.reload.lock();
         let reloaded = Reloaded::of(&self.rules(), &rules);
         let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
-        self.now.store(now);
+        *self.now.lock() = Arc::new(now);
         reloaded
     }
 }

@@ -15,15 +15,23 @@ use crate::permit::{Departure, Permit, Place};
 /// Closures are reports:
 ///
 /// ```
+/// use tower::{Layer, ServiceExt, service_fn};
 /// use tower_throttle::{Departure, Limiter, Quota, ThrottleLayer, key};
 ///
-/// # fn main() -> Result<(), tower_throttle::BuildError> {
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tower_throttle::tower::BoxError> {
 /// let limiter = Limiter::builder().quota(Quota::per_second(10)).build()?;
 /// let layer = ThrottleLayer::new(limiter)
 ///     .key(key::constant("printer"))
+///     .without_feedback() // limits are read from HTTP responses only
 ///     .report(|departure: Departure, response: &mut String| {
-///         response.push_str(&format!(" (after {:?})", departure.waited()));
+///         response.push_str(&format!(" after {:?}", departure.waited()));
 ///     });
+///
+/// let printer = layer.layer(service_fn(async |page: &'static str| {
+///     Ok::<_, std::io::Error>(format!("printed {page}"))
+/// }));
+/// assert_eq!(printer.oneshot("a page").await?, "printed a page after 0ns");
 /// # Ok(())
 /// # }
 /// ```

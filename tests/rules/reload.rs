@@ -266,6 +266,24 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
     assert!(!limiter.health().is_out());
 }
 
+/// The last rule has a store of its own, which is never out.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_known_beside_an_exemption_and_not_probed_once_no_rule_limits() {
+    let store = FailingStore::new(MemoryStore::new());
+    let table = rules([per_hour("all", 1).path("/a"), Rule::exempt()]);
+    let limiter = build(Limiter::builder().store(store.clone()).rules(table));
+    let rule = limiter.rule("all").expect("a rule");
+    store.fail_with(Fault::Unreachable);
+    rule.try_acquire("a").await.expect_err("an outage");
+    assert!(limiter.health().is_out());
+    drop(rule);
+    reload(&limiter, [Rule::exempt()]);
+    sleep(30 * SECOND).await;
+    let pings = store.pings();
+    sleep(60 * SECOND).await;
+    assert_eq!(store.pings(), pings);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     let store = FailingStore::new(MemoryStore::new());

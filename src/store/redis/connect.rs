@@ -38,8 +38,9 @@ impl RedisStore {
         Self::open(Servers::at(url)?).await
     }
 
-    /// Connects to the server at this URL with the first call, so that a process starts while Redis is out. Until then, the
-    /// [outage policy](crate::Outage) of the limiter applies.
+    /// Does not wait for a connection to the server at this URL, so that a process starts while Redis is out. The first call
+    /// connects. While it cannot, the [outage policy](crate::Outage) of the limiter applies. The connection for nudges is
+    /// opened when a limiter is built.
     ///
     /// ```
     /// use std::time::Duration;

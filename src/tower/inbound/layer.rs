@@ -299,10 +299,12 @@ where
     ) -> (Self::Response, Option<Applying>) {
         let admission = match departed.take() {
             Some(Ok(permit)) => {
-                let (head, body) = response.into_parts();
-                let counts = self.direction.options.charge_when.as_ref();
-                let counts = counts.is_none_or(|counts| counts(&head));
-                response = Response::from_parts(head, body);
+                let mut counts = true;
+                if let Some(charge_when) = &self.direction.options.charge_when {
+                    let (head, body) = response.into_parts();
+                    counts = charge_when(&head);
+                    response = Response::from_parts(head, body);
+                }
                 Some(self.direction.admit(permit, &mut response, counts))
             }
             Some(Err(refused)) => {

@@ -9,7 +9,7 @@ use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::Servers;
 use crate::backoff;
@@ -53,7 +53,7 @@ impl Subscription {
         }
     }
 
-    /// Returns true if it is connected, and the user may publish.
+    /// Returns true if messages arrive.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live.load(Ordering::Relaxed)
     }
@@ -97,7 +97,7 @@ async fn listen(
             failures = 0;
             telemetry::subscribed(&channel, true);
             let _connected = ClearOnDrop(&is_live);
-            is_live.store(may_publish(&servers, &channel).await, Ordering::Relaxed);
+            is_live.store(true, Ordering::Relaxed);
             deliver(connection, &subscribers).await;
         }
         if failures == 0 {
@@ -106,15 +106,6 @@ async fn listen(
         failures += 1;
         sleep(backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;
     }
-}
-
-/// Returns true if the user may publish: then so may other processes. No subscriber reads an empty message.
-async fn may_publish(servers: &Servers, channel: &str) -> bool {
-    let mut pipe = redis::pipe();
-    pipe.cmd("PUBLISH").arg(channel).arg("");
-    let answers = servers.run("", &pipe, Instant::now() + PING).await;
-    let mut answers = answers.into_iter().flatten();
-    answers.next().is_some_and(|it| it.into_value().is_ok())
 }
 
 /// The task may end with its runtime.
