@@ -286,6 +286,6 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + 3 * PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(50));
     }
 }
