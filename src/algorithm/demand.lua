@@ -50,6 +50,11 @@ function ahead_of(j, time)
   return <<points[last + &] + more& - more& % 1>>
 end
 
+-- Whether any request of a process is ahead of one that arrived then. A field, as Lua limits the number of local variables.
+function processes.is_ahead(j, time)
+  return oldest[j] < time or oldest[j] == time and processes[j] < process
+end
+
 -- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
 -- of those that are not overdue. The sum ends where it leaves no room until `finish`, as more changes nothing. With shares,
 -- order.lua also counts the units of its own process before the request.

@@ -168,8 +168,15 @@ impl<'a> Others<'a> {
         if !self.is_alike(other) {
             return other.demand.units();
         }
-        let is_behind = u64::from(other.process >= self.process);
-        other.demand.arrived_by(arrival.saturating_sub(is_behind))
+        other
+            .demand
+            .arrived_by(arrival.saturating_sub(self.needed_lead(other)))
+    }
+
+    /// How much earlier a request of the other process has to arrive to be ahead: of those that arrive at the same time, the
+    /// lowest number of a process is first.
+    fn needed_lead(&self, other: &Announcement) -> u64 {
+        u64::from(other.process >= self.process)
     }
 
     /// The arrival of the first request of another process, as this one sees it: all demand of a higher level and of
@@ -182,8 +189,7 @@ impl<'a> Others<'a> {
         } else {
             0
         };
-        let is_behind = u64::from(other.process >= self.process);
-        (may_be_ahead && oldest + is_behind <= arrival).then_some(oldest)
+        (may_be_ahead && oldest + self.needed_lead(other) <= arrival).then_some(oldest)
     }
 
     /// The times to look whether processes ahead have crashed, and their units that may be ahead: of the one right ahead,

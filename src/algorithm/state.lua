@@ -519,7 +519,7 @@ if operation < 3 then
     next_call = earliest(now, <<before&>>, <<each&>>)
     if next_call == beyond then --places
       local before, time = 0, now + 1000000 --places
-      for j = 1, live do before = before + ((oldest[j] < first or oldest[j] == first and processes[j] < process) and 1 or 0) end --places
+      for j = 1, live do before = before + (processes.is_ahead(j, first) and 1 or 0) end --places
       if before < 2 and special < 256 then time = now + 100000 end --places
       next_call = places.look(before@place, each@place, time) or beyond - (horizon - horizon % 2) / 2 --places
     else --places
@@ -530,15 +530,14 @@ if operation < 3 then
     local nearest, from, to = 0, 1, 0
     for j = 1, live do
       local time = oldest[j]
-      if (time < first or time == first and processes[j] < process) and time >= nearest then
+      if processes.is_ahead(j, first) and time >= nearest then
         if time > nearest then nearest, from = time, j end
         to = j
       end
     end
     if live > 0 and deadlines.are_past then from, to = 1, live end
     for j = from, to do
-      if (oldest[j] < first or oldest[j] == first and processes[j] < process)
-        and (oldest[j] == nearest or deadlines[j] < now) then
+      if processes.is_ahead(j, first) and (oldest[j] == nearest or deadlines[j] < now) then
         local watch = deadlines[j] + 60000
         if now >= watch then
           watch = now + 50000

@@ -701,9 +701,9 @@ impl Handle {
     /// Counts a request that has no key, and returns the policy.
     pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
         let current = self.current();
-        let request = (&Key::from(""), &Costs::default(), &Rank::default());
-        let span = current.telemetry.begin(request.0, 1);
-        (current.telemetry).ended(span, request, Outcome::Invalid, Duration::ZERO);
+        let key = &Key::from("");
+        let span = current.telemetry.begin(key, 1);
+        (current.telemetry).ended_early(span, key, Outcome::Invalid, Duration::ZERO);
         current.policy.clone()
     }
 

@@ -205,7 +205,7 @@ pub(crate) struct Live {
     pub(super) dispatcher: Arc<Dispatcher>,
     denials: usize,
     telemetry: Settings,
-    now: Mutex<Arc<Now>>,
+    now: Mutex<Now>,
     /// Serves the requests of a last rule that is exempt.
     unlimited: Arc<Handle>,
     reload: Mutex<()>,
@@ -230,30 +230,26 @@ impl Live {
             dispatcher,
             denials,
             telemetry,
-            now: Mutex::new(Arc::new(now)),
+            now: Mutex::new(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
         }
     }
 
-    fn now(&self) -> Arc<Now> {
-        self.now.lock().clone()
-    }
-
     /// The handle of the last rule.
     pub(crate) fn last(&self) -> Arc<Handle> {
-        let now = self.now();
+        let now = self.now.lock();
         let last = now.rules.names().last().flatten();
         let handle = last.and_then(|name| now.handles.get(name));
         handle.unwrap_or(&self.unlimited).clone()
     }
 
     pub(crate) fn rule(&self, name: &str) -> Option<Arc<Handle>> {
-        self.now().handles.get(name).cloned()
+        self.now.lock().handles.get(name).cloned()
     }
 
     pub(crate) fn rules(&self) -> Rules {
-        self.now().rules.clone()
+        self.now.lock().rules.clone()
     }
 
     pub(crate) fn queues(&self) -> usize {
@@ -265,7 +261,8 @@ impl Live {
         let _one_at_a_time = self.reload.lock();
         let reloaded = Reloaded::of(&self.rules(), &rules);
         let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
-        *self.now.lock() = Arc::new(now);
+        // The handles of removed rules are dropped without the lock.
+        let _before = std::mem::replace(&mut *self.now.lock(), now);
         reloaded
     }
 }

@@ -162,7 +162,7 @@ impl MemoryStore {
         let is_it = |(its_hash, entry): &(u64, Box<Entry>)| {
             *its_hash == hash && entry.name.as_deref() == name && entry.key == *key
         };
-        let entry = match shard.entries.find_entry(hash, is_it) {
+        let (_, entry) = match shard.entries.find_entry(hash, is_it) {
             Ok(entry) => entry.into_mut(),
             Err(absent) => {
                 let entry = Entry {
@@ -177,7 +177,6 @@ impl MemoryStore {
                     .into_mut()
             }
         };
-        let (_, entry) = entry;
         if entry.policy != policy.number() {
             entry.state.continue_as(policy.counters());
             entry.policy = policy.number();

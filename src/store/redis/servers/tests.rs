@@ -47,6 +47,7 @@ async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
 async fn get_until_up(servers: &Servers) -> CommandAnswer {
     until_ok(async || get(servers).await).await
 }
+
 fn refusal(answered: &CommandAnswer) -> StoreError {
     match &answered.value {
         Value::ServerError(error) => refused(error),
