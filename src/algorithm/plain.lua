@@ -71,7 +71,11 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       end
       at, announced = next, announced - 1
     end
-    if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then break end
+    if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then
+      answers[key] = raw --whole
+      answers[key] = tail --ring
+      break
+    end
     if at > from then rest = rest .. sub(tail, from, at - 1) end
     local departs, remaining, reset, finish = now, 4294967295, 0, latest + 10000000
     --@room

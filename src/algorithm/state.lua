@@ -58,7 +58,7 @@ local function span(count, interval)
 end
 
 -- `work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys beyond
--- a number of them to another call. It always serves one key.
+-- a number of them to another call. It always serves one key. `answers` also holds what was read of long values, by their keys.
 local answers, work = {}, 0
 --@plain
 --@algorithms
@@ -104,7 +104,8 @@ if work > 2000 then
 end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
-raw = redis.pcall('GET', key) --whole
+raw = answers[key] or redis.pcall('GET', key) --whole
+answers[key] = nil --whole
 raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
 if type(raw) == 'table' then
   -- The value of another type is the matter of its key alone.
@@ -139,9 +140,11 @@ local cost0 = <<cost&| + >> --units
 
 local at = @head + 1
 tail, size = raw, #raw --whole
-if size > 0 then tail, at = call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
--- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement.
-local padded = tail .. rep('\0', 128)
+if size > 0 then tail, at = answers[key] or call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
+answers[key] = nil --ring
+-- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement. A copy of a
+-- long value takes long.
+local padded = #tail > 1024 and tail or tail .. rep('\0', 128)
 -- The shares and reserves by which capacity is divided, if it is.
 local fair
 if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
@@ -259,8 +262,10 @@ end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
 -- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
--- the tag of its share, or of its level if that is another one.
+-- the tag of its share, or of its level if that is another one. A process whose requests all arrived behind those of this call
+-- matters only to shares, and to departures that are given back.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
+points.last = settled > 0 and 9007199254740992 or points[(count - 1) * @step + 1] or 0
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
@@ -276,6 +281,10 @@ for _ = 1, announced do
   if at > size then
     at = 0
     break
+  end
+  local enough = at + 15 + @demand
+  if enough + @detail > #padded and (enough > #padded or byte(padded, at + 15) >= 128) then
+    padded = tail .. rep('\0', 128)
   end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
   local place, waits, is_other = at + 16, bytes >= 32768, false
@@ -323,7 +332,7 @@ for _ = 1, announced do
           first, last = 0, 0
         end
       end
-      if fair or not is_lower then
+      if fair or not is_lower and first <= points.last then
         if live == 0 then
           processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
