@@ -31,7 +31,7 @@ pub struct Policy {
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
     /// The cost of a request that names none, or the reason why it can never depart.
-    default_costs: Result<Costs, String>,
+    default_costs: Option<Costs>,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,
     /// Policies of the same number have the same counters.
@@ -148,9 +148,9 @@ impl Policy {
     /// In a unit that the request does not name, it costs `otherwise`, if that is set and the quotas have no default cost.
     #[inline]
     pub(crate) fn costs_of(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
-        match cost.is_default() && otherwise.is_none() {
-            true => self.default_costs.clone(),
-            false => self.resolve(cost, otherwise),
+        match self.default_costs {
+            Some(costs) if cost.is_default() && otherwise.is_none() => Ok(costs),
+            _ => self.resolve(cost, otherwise),
         }
     }
 

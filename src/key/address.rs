@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ecow::{EcoString, eco_format};
 use http::Extensions;
 use ipnet::IpNet;
-use smol_str::{SmolStr, ToSmolStr};
 
 use super::host::port;
 
@@ -88,10 +88,10 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
 }
 
 /// The one spelling of the network with this prefix; of the address itself if all of its bits count.
-pub(super) fn network(address: IpAddr, bits: u8) -> SmolStr {
+pub(super) fn network(address: IpAddr, bits: u8) -> EcoString {
     match IpNet::new(address, bits) {
-        Ok(network) if bits < network.max_prefix_len() => network.trunc().to_smolstr(),
-        _ => address.to_smolstr(),
+        Ok(network) if bits < network.max_prefix_len() => eco_format!("{}", network.trunc()),
+        _ => eco_format!("{address}"),
     }
 }
 

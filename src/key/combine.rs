@@ -1,6 +1,6 @@
 //! Extractors made of others: [`join`] and [`With`].
 
-use smol_str::SmolStrBuilder;
+use ecow::EcoString;
 
 use super::{Extracted, Key, KeyExtractor, Ruled};
 use crate::cost::RequestOptions;
@@ -53,7 +53,7 @@ where
 
 /// Joins the keys of all parts by `|`, as [`KeyExtractor`] documents for tuples.
 pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
-    let mut joined = SmolStrBuilder::new();
+    let mut joined = EcoString::new();
     let mut is_exempt = false;
     let mut by_rule = None;
     let mut parts = parts.into_iter().enumerate();
@@ -95,7 +95,7 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
             joined.push(c);
         }
     }
-    let key = Key(joined.finish());
+    let key = Key(joined);
     match by_rule {
         _ if is_exempt => Extracted::Exempt,
         Some(ruled) => Extracted::Ruled(Ruled {

@@ -1,5 +1,5 @@
+use ecow::{EcoString, eco_format};
 use http::{HeaderMap, HeaderName};
-use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 
 use super::{Extracted, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, bearer_token::token};
 
@@ -153,14 +153,14 @@ impl Header {
         })
     }
 
-    fn key(&self, value: &[u8]) -> SmolStr {
+    fn key(&self, value: &[u8]) -> EcoString {
         let text = match self.hashed {
             true => hash(value),
-            false => value.escape_ascii().to_smolstr(),
+            false => eco_format!("{}", value.escape_ascii()),
         };
         match &self.without {
             // No escaped value and no hash contains `\=`.
-            WithoutKey::Shared(shared) if shared.as_str() == text => format_smolstr!("\\={text}"),
+            WithoutKey::Shared(shared) if shared.as_str() == text => eco_format!("\\={text}"),
             _ => text,
         }
     }
@@ -206,8 +206,8 @@ pub(super) fn header_name(name: impl TryInto<HeaderName>) -> HeaderName {
 }
 
 /// Replaces a secret in a key. 128 bits suffice: no two values in use have the same.
-pub(super) fn hash(secret: &[u8]) -> SmolStr {
-    format_smolstr!("sha256:{:032x}", sha256(secret)[0])
+pub(super) fn hash(secret: &[u8]) -> EcoString {
+    eco_format!("sha256:{:032x}", sha256(secret)[0])
 }
 
 /// The two halves of a digest.

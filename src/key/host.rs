@@ -1,8 +1,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use ecow::{EcoString, eco_format};
 use http::{HeaderMap, header::HOST};
-use smol_str::{SmolStr, StrExt as _, format_smolstr};
 
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 
@@ -77,7 +77,7 @@ impl Host {
 #[derive(Debug, Clone)]
 pub(crate) struct Authority<'a> {
     /// In lower case and without a dot at the end; an IPv6 address in brackets and in its short form.
-    pub(crate) host: SmolStr,
+    pub(crate) host: EcoString,
     pub(crate) port: Option<u16>,
     scheme: Option<&'a str>,
 }
@@ -117,7 +117,7 @@ impl<'a> Authority<'a> {
 
     fn key(&self) -> Key {
         match self.port {
-            Some(port) if !is_default(port, self.scheme) => Key(format_smolstr!("{self}")),
+            Some(port) if !is_default(port, self.scheme) => Key(eco_format!("{self}")),
             _ => Key(self.host.clone()),
         }
     }
@@ -131,7 +131,7 @@ impl fmt::Display for Authority<'_> {
 }
 
 /// The host in its one spelling, or `None` if it is malformed.
-fn canonical(host: &str) -> Option<SmolStr> {
+fn canonical(host: &str) -> Option<EcoString> {
     // A fully qualified name has at most 253 bytes. Longer texts would only fill the store.
     const LONGEST: usize = 255;
     if host.len() > LONGEST {
@@ -140,16 +140,16 @@ fn canonical(host: &str) -> Option<SmolStr> {
     if let Some(literal) = host.strip_prefix('[') {
         let literal = literal.strip_suffix(']')?;
         if let Ok(address) = literal.parse::<Ipv6Addr>() {
-            return Some(format_smolstr!("[{address}]"));
+            return Some(eco_format!("[{address}]"));
         }
         // An address with a zone, or of a future version.
         let is_valid = !literal.is_empty() && literal.bytes().all(|b| b == b':' || in_host(b));
-        return is_valid.then(|| host.to_ascii_lowercase_smolstr());
+        return is_valid.then(|| EcoString::from(host).to_ascii_lowercase());
     }
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_valid = !name.is_empty() && name.bytes().all(in_host);
     is_valid.then(|| match name.bytes().any(|b| b.is_ascii_uppercase()) {
-        true => name.to_ascii_lowercase_smolstr(),
+        true => EcoString::from(name).to_ascii_lowercase(),
         false => name.into(),
     })
 }

@@ -28,7 +28,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use smol_str::SmolStr;
+use ecow::EcoString;
 
 use crate::cost::RequestOptions;
 use crate::policy::Policy;
@@ -70,9 +70,9 @@ pub use self::{
 /// The name of a quota's owner: a host, a route, a user, an address.
 ///
 /// Any text is a key, of any length and with any characters, except the empty text, which the
-/// limiter refuses. Clones are cheap; a key of up to 23 bytes needs no allocation.
+/// limiter refuses. Clones are cheap; a key of up to 15 bytes needs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(SmolStr);
+pub struct Key(EcoString);
 
 impl Key {
     /// Leaves an empty key.
@@ -83,7 +83,7 @@ impl Key {
 
     /// The key of the given text.
     pub fn new(text: impl AsRef<str>) -> Self {
-        Self(SmolStr::new(text))
+        Self(text.as_ref().into())
     }
 
     /// The text of the key.
@@ -241,7 +241,7 @@ macro_rules! impl_from {
 impl_from! {
     Key from &str: Key::new;
     Key from &String: Key::new;
-    Key from String: |text| Key(SmolStr::from(text));
+    Key from String: |text| Key(EcoString::from(text));
     Key from &Key: Key::clone;
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));

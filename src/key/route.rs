@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use smol_str::format_smolstr;
+use ecow::eco_format;
 
 use super::template::{Template, Templates};
 use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
@@ -126,7 +126,7 @@ impl<R: RequestHead> KeyExtractor<R> for Route {
             None => self.without.extracted(|| ""),
             Some(template) if !self.values => Extracted::Key(template.key.clone()),
             Some(template) => match &template.method {
-                Some(method) => Extracted::Key(Key(format_smolstr!("{method} {path}"))),
+                Some(method) => Extracted::Key(Key(eco_format!("{method} {path}"))),
                 None => path.into(),
             },
         }

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::mem;
 
+use ecow::EcoString;
 use http::Method;
 use smallvec::SmallVec;
-use smol_str::{SmolStr, SmolStrBuilder};
 
 use super::Key;
 use crate::error::BuildError;
@@ -30,9 +30,9 @@ pub(crate) struct Template {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Segment {
     /// The whole text of a literal, or the prefix of a parameter.
-    before: SmolStr,
+    before: EcoString,
     /// The suffix of a parameter, which has at least one character before it.
-    after: Option<SmolStr>,
+    after: Option<EcoString>,
 }
 
 /// Templates, the most specific first.
@@ -129,7 +129,7 @@ impl Segment {
         if text.starts_with([':', '*', '<']) {
             return Err(PARAMETER);
         }
-        let mut literal = SmolStrBuilder::new();
+        let mut literal = EcoString::new();
         let mut parameter = None;
         let mut rest = text;
         while let Some(place) = rest.find(['{', '}']) {
@@ -152,14 +152,13 @@ impl Segment {
             if name.is_empty() || name.contains(['{', '*']) {
                 return Err(PARAMETER);
             }
-            let before = mem::take(&mut literal).finish();
+            let before = mem::take(&mut literal);
             if parameter.replace(before).is_some() {
                 return Err("there can be only one parameter between two slashes");
             }
             rest = after;
         }
         literal.push_str(rest);
-        let literal = literal.finish();
         let (before, after) = match parameter {
             None => (literal, None),
             Some(_) if *is_catch_all && !literal.is_empty() => return Err(CATCH_ALL),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
-use crate::algorithm::{Costs, Counter, number_units};
+use crate::algorithm::{Counter, number_units};
 use crate::cost::Cost;
 use crate::error::BuildError;
 use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
@@ -191,12 +191,12 @@ impl PolicyParts {
             units: units.collect(),
             unit_names,
             counters,
-            default_costs: Ok(Costs::default()),
+            default_costs: None,
             number: next_number(),
             header: OnceLock::new(),
             parts: self,
         };
-        policy.default_costs = policy.resolve(&Cost::default(), None);
+        policy.default_costs = policy.resolve(&Cost::default(), None).ok();
         Ok(policy)
     }
 }

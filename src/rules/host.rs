@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use smol_str::SmolStr;
+use ecow::EcoString;
 
 use crate::key::Authority;
 
@@ -11,7 +11,7 @@ use crate::key::Authority;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostPattern {
     /// In the spelling of [`Authority`]; with a dot before it if the pattern is for all hosts below.
-    name: SmolStr,
+    name: EcoString,
     port: Option<u16>,
 }
 

@@ -1,5 +1,6 @@
 //! A request that waits for its permit and for the service: [`Waiting`].
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -30,10 +31,8 @@ pub struct Waiting<S, Q> {
     is_shared: bool,
     /// Until the service is called.
     pub(super) request: Option<Q>,
-    /// `None` for a request that is exempt.
-    pub(super) acquire: Option<Acquire>,
-    /// The reason why the request is refused without asking for a permit.
-    refused: Option<Error>,
+    /// `None` for a request that is exempt, or the reason why the request is refused without asking for a permit.
+    pub(super) admitted: Result<Option<Acquire>, Error>,
     expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     expired: bool,
@@ -49,13 +48,11 @@ impl<S, Q> Waiting<S, Q> {
         request: Q,
         admitted: Result<Option<Acquire>, Error>,
     ) -> Self {
-        let (acquire, refused) = admitted.map_or_else(|error| (None, Some(error)), |it| (it, None));
         Self {
             service,
             is_shared,
             request: Some(request),
-            acquire,
-            refused,
+            admitted,
             expires: None,
             expired: false,
             let_go: false,
@@ -86,7 +83,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         };
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
-        while self.acquire.is_some() {
+        while let Ok(Some(_)) = self.admitted {
             if permit(departed).is_some_and(Permit::is_valid) {
                 return Poll::Ready(Ok(()));
             }
@@ -111,11 +108,13 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         departed: &mut Option<Departed>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Stopped<S::Error>>> {
-        if let Some(error) = self.refused.take() {
+        if self.admitted.is_err()
+            && let Err(error) = mem::replace(&mut self.admitted, Ok(None))
+        {
             return Poll::Ready(Err(Stopped::Refused(error)));
         }
         if departed.is_none()
-            && let Some(acquire) = &mut self.acquire
+            && let Ok(Some(acquire)) = &mut self.admitted
         {
             match ready!(Pin::new(acquire).poll(cx)) {
                 Ok(permit) => *departed = Some(Ok(permit)),
@@ -143,7 +142,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
     /// Gives back a permit that has expired, if there is one, and asks for another.
     fn acquire_again(&mut self, departed: &mut Option<Departed>) {
         self.expires = None;
-        if let Some(acquire) = &mut self.acquire
+        if let Ok(Some(acquire)) = &mut self.admitted
             && let Some(Ok(expired)) = departed.take()
         {
             acquire.again(expired);

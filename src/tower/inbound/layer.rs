@@ -1,6 +1,7 @@
 //! Makes services that answer requests over their limit: [`InboundLayer`].
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,14 +247,14 @@ where
         waiting: &mut Waiting<S, Request<Q>>,
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, S::Error>> {
-        if let Some(acquire) = &mut waiting.acquire
+        if let Ok(Some(acquire)) = &mut waiting.admitted
             && acquire.again_without_waiting(&error)
         {
             return None;
         }
         let fails_open =
             error.is_store() && self.direction.options.failure_mode == FailureMode::Open;
-        let acquire = waiting.acquire.take();
+        let acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
         let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
         let busy = acquire.as_ref().is_some_and(is_busy);
         let busy = busy.then_some(self.direction.options.busy_status);
