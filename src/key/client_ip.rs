@@ -5,7 +5,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::forwarded::{forwarded, x_forwarded_for};
 use super::header::header_name;
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey, address};
+use super::{Extracted, Fault, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, address};
 use crate::error::BuildError;
 
 #[cfg(test)]
@@ -273,7 +273,10 @@ impl ClientIp {
 impl<R: RequestHead> KeyExtractor<R> for ClientIp {
     fn extract(&self, request: &R) -> Extracted {
         let Some(peer) = request.extensions().and_then(address::peer) else {
-            return self.without.extracted(|| NO_PEER);
+            return self.without.extracted(|| NoKey {
+                reason: NO_PEER.into(),
+                fault: Fault::Server,
+            });
         };
         let client = self.client(peer, request.headers());
         let prefix = match client {

@@ -2,7 +2,7 @@
 
 use ecow::EcoString;
 
-use super::{Extracted, Key, KeyExtractor, Ruled};
+use super::{Extracted, Fault, Key, KeyExtractor, Ruled};
 use crate::cost::RequestOptions;
 
 macro_rules! impl_for_tuple {
@@ -66,11 +66,14 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
             }
             Extracted::Refused(mut no_key) => {
                 // A credential may be missing, too.
-                let mut challenges = parts.filter_map(|(_, part)| match part {
-                    Extracted::Refused(no_key) => no_key.challenge,
+                let mut others = parts.filter_map(|(_, part)| match part {
+                    Extracted::Refused(other) => Some(other.fault),
                     _ => None,
                 });
-                no_key.challenge = no_key.challenge.or_else(|| challenges.next());
+                if no_key.fault == Fault::Request {
+                    let other = others.find(|fault| *fault != Fault::Request);
+                    no_key.fault = other.unwrap_or_default();
+                }
                 return Extracted::Refused(no_key);
             }
             Extracted::Ruled(ruled) => match ruled.key.clone() {

@@ -1,7 +1,9 @@
 use ecow::{EcoString, eco_format};
 use http::{HeaderMap, HeaderName};
 
-use super::{Extracted, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, bearer_token::token};
+use super::{
+    Extracted, Fault, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, bearer_token::token,
+};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -144,13 +146,13 @@ impl Header {
         Ok(value.filter(|value| !value.is_empty()))
     }
 
-    /// The scheme of the credential that this header holds.
-    fn challenge(&self) -> Option<&'static str> {
-        is_secret(&self.name).then(|| match self.name.as_str() {
-            "cookie" => "Cookie",
-            name if name.contains("authorization") => "Bearer",
-            _ => "ApiKey",
-        })
+    fn fault(&self) -> Fault {
+        match self.name.as_str() {
+            _ if !is_secret(&self.name) => Fault::Request,
+            "cookie" => Fault::Credential("Cookie"),
+            name if name.contains("authorization") => Fault::Credential("Bearer"),
+            _ => Fault::Credential("ApiKey"),
+        }
     }
 
     fn key(&self, value: &[u8]) -> EcoString {
@@ -175,7 +177,7 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
                     true => "the request has no bearer token".into(),
                     false => format!("the request has no {} header", self.name).into(),
                 },
-                challenge: self.challenge(),
+                fault: self.fault(),
             }),
             Err(problem) => Extracted::Refused(problem.into()),
         }

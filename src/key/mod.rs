@@ -200,9 +200,21 @@ pub enum Extracted {
 pub struct NoKey {
     /// Such as "the request has no host".
     pub reason: Cow<'static, str>,
-    /// The authentication scheme, if the request lacks a credential. A server then answers with 401, and names the scheme in
-    /// `WWW-Authenticate`.
-    pub challenge: Option<&'static str>,
+    /// It decides with which status a server answers.
+    pub fault: Fault,
+}
+
+/// What has to change so that a request has a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The request is malformed. A server answers with 400.
+    #[default]
+    Request,
+    /// The request lacks a credential. A server answers with 401, and names this authentication scheme in `WWW-Authenticate`.
+    Credential(&'static str),
+    /// The server is not set up for the extractor. It answers with 500, without the reason.
+    Server,
 }
 
 /// A request that a rule limits; see [`Extracted::Ruled`].
@@ -246,8 +258,8 @@ impl_from! {
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));
     Extracted from String: |text| Extracted::Key(Key::from(text));
-    NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), challenge: None };
-    NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), challenge: None };
+    NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), fault: Fault::Request };
+    NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), fault: Fault::Request };
 }
 
 impl<K: Into<Key>> From<Option<K>> for Extracted {

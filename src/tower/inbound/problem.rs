@@ -21,7 +21,7 @@ use super::refused::{Refusal, Refused};
 /// }
 /// ```
 ///
-/// With the status 400 or 401, `detail` is the [problem](Refused::problem) with the request. When the store does not answer, the body has only the status.
+/// With the status 400 or 401, `detail` is the [problem](Refused::problem) with the request. Otherwise, the body has only the status.
 ///
 /// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 /// [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
