@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::bench::{Bench, MS, SECOND, attempt, granted, policy, take};
+use super::bench::{Bench, Entry, MS, SECOND, attempt, granted, policy, take};
+use tower_throttle::Algorithm;
 use tower_throttle::store::Call;
 use tower_throttle::store::contents::{Command, Known, Mode, Operation, Strict, Take};
 
@@ -54,29 +55,44 @@ pub(super) async fn departures_count_for_their_window(bench: &Arc<Bench>) {
         "5/400ms fixed-window start=first-request",
         "5/400ms gcra burst=5",
     ] {
-        let entry = bench.entry(policy(quota));
-        let operation = Operation::Take(take(Mode::Try, 5, 1));
-        let (start, first) = entry.call(&operation).await;
-        let count = granted(&first);
-        if count == 0 {
-            entry.fail("no request departs");
-        }
-        if !quota.contains("gcra") {
-            entry.sleep_until(start + 250 * MS).await;
-            let (now, taken) = entry.call(&operation).await;
-            if !taken.grants.is_empty() && now < start + 400 * MS {
-                entry.fail(format_args!("departures of {start} are forgotten at {now}"));
+        let mut attempts = 0..10;
+        while !count_for_their_window(bench.entry(policy(quota))).await {
+            if attempts.next().is_none() {
+                bench.fail("answers take more than 150 ms");
             }
         }
-        entry.sleep_until(first.reset).await;
+    }
+}
+
+/// Returns false if an answer came too late to tell.
+async fn count_for_their_window(entry: Entry) -> bool {
+    let operation = Operation::Take(take(Mode::Try, 5, 1));
+    let (start, first) = entry.call(&operation).await;
+    let count = granted(&first);
+    if count == 0 {
+        entry.fail("no request departs");
+    }
+    // A GCRA forgets them one by one.
+    let algorithm = entry.policy.quotas()[0].counted_by();
+    if !matches!(algorithm, Algorithm::Gcra { .. }) {
+        entry.sleep_until(start + 250 * MS).await;
         let (now, taken) = entry.call(&operation).await;
-        if granted(&taken) != count {
-            let reset = first.reset;
-            entry.fail(format_args!(
-                "departures of {start} count at {now}, after {reset}"
-            ));
+        if now >= start + 400 * MS {
+            return false;
+        }
+        if !taken.grants.is_empty() {
+            entry.fail(format_args!("departures of {start} are forgotten at {now}"));
         }
     }
+    entry.sleep_until(first.reset).await;
+    let (now, taken) = entry.call(&operation).await;
+    if granted(&taken) != count {
+        let reset = first.reset;
+        entry.fail(format_args!(
+            "departures of {start} count at {now}, after {reset}"
+        ));
+    }
+    true
 }
 
 pub(super) async fn a_pause_outlives_the_departures(bench: &Arc<Bench>) {

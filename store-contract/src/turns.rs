@@ -6,7 +6,7 @@ use super::bench::{Bench, Entry, LONG, Process, SECOND, granted, policy};
 use tower_throttle::store::contents::Command;
 
 /// More than a window, and less than two.
-const HORIZON: u64 = SECOND * 3 / 2;
+const HORIZON: u64 = 15 * SECOND;
 
 /// A process with this many requests, of which the first arrived at this time.
 fn process(entry: &Entry, arrival: u64, requests: u64) -> Process {
@@ -16,7 +16,7 @@ fn process(entry: &Entry, arrival: u64, requests: u64) -> Process {
 }
 
 pub(super) async fn requests_depart_in_the_order_of_their_arrival(bench: &Arc<Bench>) {
-    let entry = bench.entry(policy("10/s"));
+    let entry = bench.entry(policy("10/10s"));
     let start = entry.now().await;
     let mut first = process(&entry, start, 30);
     let mut later = process(&entry, start + 1_000, 5);
@@ -35,7 +35,7 @@ pub(super) async fn requests_depart_in_the_order_of_their_arrival(bench: &Arc<Be
 }
 
 pub(super) async fn a_demand_that_is_withdrawn_counts_no_longer(bench: &Arc<Bench>) {
-    let entry = bench.entry(policy("10/s"));
+    let entry = bench.entry(policy("10/10s"));
     let start = entry.now().await;
     let mut first = process(&entry, start, 30);
     let mut later = process(&entry, start + 1_000, 5);
