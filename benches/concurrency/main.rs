@@ -46,7 +46,7 @@ struct InProgress {
 }
 
 fn main() -> anyhow::Result<()> {
-    measure("Measures places of requests in progress", 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

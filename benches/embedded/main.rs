@@ -17,8 +17,9 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::ensure;
+use clap::Parser as _;
 use tokio::runtime::Handle;
-use tower_throttle_benches::{Output, Rounds, Table, begin, figure, ratio, text, turns};
+use tower_throttle_benches::{Options, Output, Rounds, Table, begin, figure, ratio, text, turns};
 
 use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
 
@@ -31,7 +32,7 @@ const MOST_TO_GOVERNOR: [(usize, &str, f64); 2] = [(1, "one thread", 1.3), (2, "
 const MOST_OF_LAYER: f64 = 1.2;
 
 fn main() -> anyhow::Result<()> {
-    let mut output = Output::parse("Compares permits within one process with other limiters");
+    let mut output = Output::new(Options::parse());
     // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -47,7 +48,8 @@ fn main() -> anyhow::Result<()> {
     show(&all, [&times[0], &times[1]], &mut output);
     begin("a million keys");
     keys::measure(&mut output)?;
-    output.finish()
+    output.finish();
+    Ok(())
 }
 
 /// Nanoseconds per call. Only one thread calls layers.

@@ -62,8 +62,7 @@ enum Tokens {
 }
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares a free permit for one caller with simpler calls to Redis";
-    measure(about, 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

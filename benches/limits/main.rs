@@ -40,8 +40,7 @@ struct Keys {
 }
 
 fn main() -> anyhow::Result<()> {
-    let about = "Measures whether the cost of a call depends on the limit";
-    measure(about, 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

@@ -31,8 +31,7 @@ const ROUNDS: u32 = 3;
 const MOST_BYTES: f64 = 250.0;
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares the cost of many waiters for one key with a semaphore";
-    measure(about, 0, run_all)
+    measure(0, run_all)
 }
 
 async fn run_all(output: &mut Output) -> anyhow::Result<()> {
