@@ -84,7 +84,7 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
         let error = refusal(&sender, &upstream).await;
         assert_eq!(error.kind(), kind, "{error}");
     }
-    assert_eq!(upstream.arrivals().len(), 4);
+    assert_eq!(upstream.history().len(), 4);
 }
 
 /// Requests that are not below `/api` are exempt.
@@ -113,7 +113,7 @@ async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
             assert_eq!(departed, departs, "{path}");
         }
     }
-    assert_eq!(upstream.arrivals().len(), 8);
+    assert_eq!(upstream.history().len(), 8);
 }
 
 #[tokio::test]
@@ -133,5 +133,5 @@ async fn a_request_that_is_dropped_while_it_waits_spends_nothing() {
         let snapshot = limiter.peek("a").await.expect("an answer");
         assert!(snapshot.delay() < HOUR + MINUTE, "{snapshot:?}");
     }
-    assert_eq!(upstream.arrivals().len(), 2);
+    assert_eq!(upstream.history().len(), 2);
 }

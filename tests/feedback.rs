@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response};
-use support::upstream::{Answer, Upstream};
+use support::upstream::Upstream;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback, Headers};
 use tower_throttle::{Cost, Departure, ThrottleLayer, ThrottleMiddleware, key};
+use wiremock::ResponseTemplate;
 
 use crate::client::{Sender, by_layer, by_middleware, get};
 use crate::prelude::*;
@@ -117,7 +118,9 @@ fn pause(response: &reqwest::Response) -> Advice {
 #[tokio::test]
 async fn an_upstream_that_refuses_is_paused_unless_feedback_is_switched_off_or_replaced() {
     type Make = fn(Limiter) -> Sender;
-    let upstream = Upstream::answering(|_| Answer::new(429).header("Retry-After", 60)).await;
+    let upstream =
+        Upstream::answering(|_| ResponseTemplate::new(429).insert_header("retry-after", "60"))
+            .await;
     let cases: [(Make, u64); 8] = [
         (|it| by_layer(ThrottleLayer::new(it)), 60),
         (|it| by_layer(ThrottleLayer::new(it).without_feedback()), 0),

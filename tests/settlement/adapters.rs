@@ -6,9 +6,10 @@ use std::net::TcpListener;
 
 use http::{Request, Response};
 use reqwest_middleware::ClientWithMiddleware;
-use support::upstream::{Answer, Upstream};
+use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Charge, Cost, FailureMode, ThrottleLayer, ThrottleMiddleware, key};
+use wiremock::ResponseTemplate;
 
 use super::left;
 use crate::prelude::*;
@@ -41,8 +42,8 @@ async fn reqwest_settles_to_what_the_response_states() {
     let client = reqwest_middleware::ClientBuilder::new(plain.build().expect("a client"));
     let client = client.with(throttle).build();
     let upstream = Upstream::answering(|number| match number {
-        0 => Answer::new(200).header("x-tokens", 10),
-        _ => Answer::new(200),
+        0 => ResponseTemplate::new(200).insert_header("x-tokens", "10"),
+        _ => ResponseTemplate::new(200),
     })
     .await;
     let get = |client: &ClientWithMiddleware, cost: Option<Cost>| {

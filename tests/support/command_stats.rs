@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use crate::redis_server::RedisServer;
 
 /// The calls that a server has counted per command since it started, failed and refused ones included.
-///
-/// Redis counts a command that a script runs like one that a client sends. A test that must distinguish them uses
-/// [`Monitor`](crate::monitor::Monitor), which slows the server.
+/// Commands that scripts run count, too.
 #[derive(Debug, Clone)]
 pub struct CommandStats {
     /// Names as Redis writes them, such as `evalsha` and `script|load`.

@@ -6,7 +6,6 @@
 //! | [`command_stats`] | how many calls a server has counted, script calls above all |
 //! | [`errors`] | what errors and panics say, all the way down, and that they come in time |
 //! | [`load`] | callers that ask for a key without end, through several limiters |
-//! | [`monitor`] | every single command that reached a server, and whether a script sent it |
 //! | [`ports`] | ports of a process's own, for servers that come back where they were |
 //! | [`progress`] | how much work is in progress at once |
 //! | [`proxy`] | the network before a server, to delay, hold, cut, swallow, refuse and redirect |
@@ -29,7 +28,6 @@ pub mod command_stats;
 pub mod errors;
 pub mod keyspace;
 pub mod load;
-pub mod monitor;
 pub mod ports;
 pub mod progress;
 pub mod proxy;

@@ -1,6 +1,5 @@
 //! [`Proxy`]: a stretch of network between clients and a server that a test can break in many ways.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,8 +33,6 @@ struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
     open: AtomicUsize,
-    /// By the number of the connection.
-    round_trips: Mutex<BTreeMap<usize, usize>>,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
@@ -64,10 +61,10 @@ struct Weather {
     is_over: bool,
 }
 
-/// For each request with these bytes: after how many bytes its reply is cut, if it is.
+/// For the next request with these bytes: after how many bytes its reply is cut.
 struct Fuse {
     request: Vec<u8>,
-    cuts: Box<dyn FnMut() -> Option<usize> + Send>,
+    after: usize,
 }
 
 impl Proxy {
@@ -120,12 +117,6 @@ impl Proxy {
     /// How many connections are open.
     pub fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
-    }
-
-    /// How often the client of each connection sent something after it had received all that it waited for.
-    pub fn round_trips(&self) -> Vec<usize> {
-        let counts = self.state.round_trips.lock().expect("no panic");
-        counts.values().copied().collect()
     }
 
     /// Lets all bytes take so much longer, each way, from now on.
@@ -184,16 +175,8 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        let mut next = Some(after);
-        self.before(request, move || next.take());
-    }
-
-    /// Calls this before each request with these bytes in it passes. The reply is cut after so many bytes, if any.
-    pub fn before(&self, request: &[u8], cuts: impl FnMut() -> Option<usize> + Send + 'static) {
-        *self.state.fuse.lock().expect("no panic") = Some(Fuse {
-            request: request.to_vec(),
-            cuts: Box::new(cuts),
-        });
+        let request = request.to_vec();
+        *self.state.fuse.lock().expect("no panic") = Some(Fuse { request, after });
     }
 
     /// How many replies were cut.

@@ -50,21 +50,3 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     let kilobytes = line.trim().strip_suffix(" kB").expect("kilobytes");
     Some(kilobytes.parse::<u64>().expect("a number") << 10)
 }
-
-#[test]
-fn what_never_stops_to_grow_is_found_and_what_swings_is_not() {
-    const MB: u64 = 1 << 20;
-    let grows = |of: fn(u64) -> u64| {
-        let samples = (0..600).map(of).collect();
-        Series { samples }.grows()
-    };
-    assert!(grows(|second| 20 * MB + second * (30 << 10)));
-    assert!(!grows(|second| 20 * MB
-        + second.min(100) * MB / 10
-        + second % 30 * MB / 5));
-    assert!(!grows(|second| if second > 590 {
-        90 * MB
-    } else {
-        20 * MB
-    }));
-}

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::net::TcpStream;
@@ -46,7 +46,6 @@ pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &Sta
         server: &server,
         number,
         state,
-        awaits_reply: AtomicBool::new(false),
         lit: Mutex::default(),
     };
     tokio::select! {
@@ -71,7 +70,6 @@ struct Connection<'a> {
     server: &'a TcpStream,
     number: usize,
     state: &'a State,
-    awaits_reply: AtomicBool,
     /// How many more bytes of replies may pass, if not all.
     lit: Mutex<Option<usize>>,
 }
@@ -87,10 +85,6 @@ impl Connection<'_> {
     async fn requests(&self) -> End {
         let flow = self.flow(self.client, self.server, |bytes| {
             self.light(bytes);
-            if !self.awaits_reply.swap(true, Ordering::SeqCst) {
-                let mut counts = self.state.round_trips.lock().expect("no panic");
-                *counts.entry(self.number).or_default() += 1;
-            }
             true
         });
         flow.await.map_or(End::Broken, |()| End::Closed)
@@ -98,7 +92,6 @@ impl Connection<'_> {
 
     async fn replies(&self) -> End {
         let flow = self.flow(self.server, self.client, |bytes| {
-            self.awaits_reply.store(false, Ordering::SeqCst);
             let mut lit = self.lit();
             bytes.truncate(lit.unwrap_or(bytes.len()));
             *lit = lit.map(|left| left - bytes.len());
@@ -152,11 +145,8 @@ impl Connection<'_> {
     fn light(&self, bytes: &[u8]) {
         let mut slot = self.state.fuse.lock().expect("no panic");
         let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
-        let Some(fuse) = slot.as_mut().filter(|fuse| lights(&fuse.request)) else {
-            return;
-        };
-        if let Some(after) = (fuse.cuts)() {
-            *self.lit() = Some(after);
+        if let Some(fuse) = slot.take_if(|fuse| lights(&fuse.request)) {
+            *self.lit() = Some(fuse.after);
         }
     }
 
