@@ -19,7 +19,6 @@ pub(crate) const GUARD: Duration = Duration::from_millis(10);
 /// The distance between departures with a limit of 1.
 pub(crate) const STEP: Duration = Duration::from_millis(1_010);
 
-/// A request that waits for the key `a`.
 pub(crate) async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
     let mut waiter = Box::pin(limiter.acquire("a"));
     assert!(poll!(&mut waiter).is_pending());

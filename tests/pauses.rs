@@ -49,7 +49,6 @@ const HORIZON: Duration = Duration::from_millis(100);
 const ROUND_TRIP: Duration = Duration::from_millis(4);
 const GUARD: Duration = Duration::from_millis(12);
 
-/// Limiters on one store.
 fn two(quota: Quota) -> [Limiter; 2] {
     let store = FailingStore::new(MemoryStore::new()).latency(ROUND_TRIP);
     [(); 2].map(|()| {

@@ -20,7 +20,6 @@ fn limiter(quota: Quota, store: impl Store) -> Limiter {
     build(Limiter::builder().quota(quota).store(store))
 }
 
-/// The priority and the tenant of a request.
 type Sender = (Priority, &'static str);
 type Throttled = BoxCloneService<Request<Sender>, Response<HeldBody<String>>, BoxError>;
 
@@ -32,7 +31,6 @@ fn share(request: &Request<Sender>) -> Option<Share> {
     Some(Share::new(request.body().1, 1))
 }
 
-/// Records the requests that depart.
 fn recorder(
     departed: UnboundedSender<Sender>,
 ) -> impl Service<Request<Sender>, Response = Response<String>, Error = Infallible, Future: Send>

@@ -15,7 +15,6 @@ use crate::telemetry::seen::Seen;
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The longest wait of a request.
 const MAX_WAIT: Duration = Duration::from_millis(800);
 
 /// The time that a key rests: a window and a second.

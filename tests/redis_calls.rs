@@ -17,7 +17,7 @@ use tower_throttle::store::Store as _;
 
 use crate::prelude::*;
 
-/// The commands that reach the server meanwhile: those that clients send, except to set up a connection, and those that
+/// The commands that reach the server during the work: those of clients, except to set up a connection, and those that
 /// scripts run.
 async fn observed(server: &RedisServer, work: impl Future<Output = ()>) -> [Vec<String>; 2] {
     const END: &str = "the monitor ends here";

@@ -182,7 +182,6 @@ impl Service<Request<()>> for Strict {
     }
 }
 
-/// An error of a service.
 fn broken() -> io::Error {
     io::Error::other("broken")
 }

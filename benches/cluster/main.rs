@@ -53,7 +53,6 @@ impl Contestant {
         })
     }
 
-    /// The CPU time of all servers, in microseconds.
     async fn cpu(&mut self) -> anyhow::Result<f64> {
         let mut cpu = 0.0;
         for server in &mut self.servers {

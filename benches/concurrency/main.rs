@@ -98,7 +98,6 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
 }
 
 impl Places {
-    /// Works in a place.
     async fn visit(&self, work: impl Future<Output = ()>) -> anyhow::Result<()> {
         match self {
             Self::Ours(limiter) => {

@@ -80,7 +80,6 @@ fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Resul
     Ok(times)
 }
 
-/// The number of granted permits.
 fn block(calls: &mut [Calls]) -> u64 {
     if let [calls] = calls {
         return calls(BLOCK);

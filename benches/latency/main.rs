@@ -22,7 +22,6 @@ use tower_throttle_benches::{
 };
 
 const ROUNDS: usize = 7;
-/// Number of calls of each kind in a round.
 const CALLS: u32 = 2_000;
 /// Number of calls in a block that measures the cost for Redis.
 const BLOCK: u32 = 250;

@@ -25,7 +25,6 @@ impl Departures {
         }
     }
 
-    /// The number of departures so far.
     pub fn count(&self) -> usize {
         self.0.lock().len()
     }

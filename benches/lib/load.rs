@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use tokio::sync::Barrier;
 
-/// The number of calls, and the total time.
 pub struct Load {
     pub calls: f64,
     pub time: Duration,

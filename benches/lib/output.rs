@@ -66,7 +66,6 @@ impl Output {
         time / self.divisor()
     }
 
-    /// This count, reduced with `--quick`.
     pub fn count(&self, count: u32) -> u32 {
         (count / self.divisor()).max(1)
     }

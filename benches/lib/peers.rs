@@ -12,7 +12,6 @@ use throttled::{RateLimiter as _, RedisRateLimiter};
 use crate::redis::{Script, connect};
 use support::redis_server::RedisServer;
 
-/// A limit per window.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub limit: u32,
@@ -71,7 +70,6 @@ impl Peer {
         Ok(peers.into())
     }
 
-    /// Requests a permit.
     pub async fn ask(&self, key: &str) -> anyhow::Result<bool> {
         // Unique within this process.
         static MEMBER: AtomicU64 = AtomicU64::new(0);

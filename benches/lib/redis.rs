@@ -18,7 +18,6 @@ pub async fn connect(server: &RedisServer) -> anyhow::Result<MultiplexedConnecti
     Ok(connection.await?)
 }
 
-/// A store on its own connection.
 pub async fn store(server: &RedisServer) -> anyhow::Result<RedisStore> {
     let connection = connect(server).await?;
     Ok(RedisStore::from(connection).timeout(TIMEOUT))
@@ -59,13 +58,11 @@ pub struct Meter(MultiplexedConnection);
 /// Cumulative counters of scripts, the server and the network.
 #[derive(Clone, Copy, Default)]
 pub struct Traffic {
-    /// Calls of scripts.
     pub calls: f64,
     /// Time in scripts, in microseconds.
     pub script_micros: f64,
     /// CPU time of the server in microseconds, including reading, parsing and writing.
     pub cpu_micros: f64,
-    /// Bytes in both directions.
     pub bytes: f64,
 }
 
@@ -88,7 +85,6 @@ impl Meter {
         Ok(Mark { at, reading })
     }
 
-    /// The traffic since the mark.
     pub async fn since(&mut self, mark: &Mark) -> anyhow::Result<Traffic> {
         Ok(self.read().await?.minus(&mark.at).minus(&mark.reading))
     }

@@ -28,7 +28,6 @@ const LIMITS: [u32; 3] = [10, 1_000, 10_000];
 const WINDOW: Duration = Duration::from_secs(30);
 /// Number of requests that fill a log; each of them spends a part of the limit.
 const PARTS: u32 = 500;
-/// Number of calls in a block.
 const CALLS: usize = 50;
 
 /// Keys with one quota. The first is full, the others have room.

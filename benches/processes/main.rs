@@ -27,7 +27,6 @@ const WINDOW: Duration = Duration::from_secs(1);
 const BURST: u32 = 10;
 const WARM_UP: Duration = Duration::from_secs(15);
 const TIME: Duration = Duration::from_secs(20);
-/// So many processes connect at the same time.
 const CONNECTING: usize = 10;
 
 const ALGORITHMS: [(&str, Algorithm); 2] = [

@@ -27,7 +27,6 @@ struct Arrivals {
     more: Condvar,
 }
 
-/// One request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     /// On the clock of this machine, as is [`departed`](Self::departed).
@@ -39,7 +38,6 @@ pub(crate) struct Arrival {
     pub(crate) mark: u64,
 }
 
-/// A process' way there.
 #[derive(Debug)]
 pub(crate) struct Way {
     socket: UnixDatagram,

@@ -20,7 +20,6 @@ enum Step {
     Provider(Arrivals, usize),
     /// Takes its time with some requests, as one that fetches a token.
     Dawdles,
-    /// Answers by itself.
     Cache,
 }
 

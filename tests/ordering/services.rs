@@ -21,7 +21,6 @@ use crate::prelude::*;
 
 type Boxed = BoxCloneSyncService<Request<String>, Response<()>, BoxError>;
 
-/// A service with this layer around it.
 fn within<L, B>(layer: L, service: Boxed) -> Boxed
 where
     L: Layer<Boxed>,

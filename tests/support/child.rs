@@ -115,12 +115,10 @@ impl Child {
         self.lines.iter().collect()
     }
 
-    /// Freezes the child: it keeps its connections and does nothing.
     pub fn sigstop(&self) {
         signal::freeze(self.pid());
     }
 
-    /// Lets a frozen child run on.
     pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }

@@ -100,7 +100,6 @@ impl Cluster {
         keys.try_into().expect("three")
     }
 
-    /// The servers that run.
     pub fn running(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().filter(|it| it.is_running())
     }

@@ -13,7 +13,6 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    /// Everything so far.
     pub fn of(server: &RedisServer) -> Self {
         let info = server.command::<String>(&["INFO", "commandstats"]);
         let lines = info.lines();
@@ -33,7 +32,6 @@ impl CommandStats {
         }
     }
 
-    /// Calls after `earlier`.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         for (name, before) in &earlier.calls {

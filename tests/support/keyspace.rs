@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::errors::eventually;
 use crate::redis_server::RedisServer;
 
-/// The names of all keys.
 pub fn names(server: &RedisServer) -> BTreeSet<String> {
     let names: Vec<String> = server.command(&["KEYS", "*"]);
     names.into_iter().collect()

@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::Limiter;
 use tower_throttle::test_util::history::History;
 
-/// The callers for each limiter.
 const CALLERS: usize = 8;
 
 /// Callers of one key, through several limiters.
@@ -21,7 +20,6 @@ pub struct Load {
 }
 
 impl Load {
-    /// Callers for this key.
     pub fn of<'a>(key: &'static str, limiters: impl IntoIterator<Item = &'a Limiter>) -> Self {
         let mut load = Self {
             key,
@@ -57,7 +55,6 @@ impl Load {
         }
     }
 
-    /// How many have departed.
     pub fn departures(&self) -> usize {
         self.departed.lock().expect("no panic").len()
     }
@@ -73,7 +70,6 @@ impl Load {
         start.elapsed()
     }
 
-    /// The time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }

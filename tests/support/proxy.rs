@@ -44,9 +44,7 @@ struct State {
 struct Weather {
     /// The port of loopback to which new connections lead.
     target: u16,
-    /// Each way.
     delay: Duration,
-    /// Keeps bytes.
     holds: bool,
     /// Drops bytes, on all connections.
     swallows: bool,
@@ -54,7 +52,6 @@ struct Weather {
     dead_below: usize,
     /// Counts cuts: a connection that sees it change is over.
     cuts: usize,
-    /// Refuses new connections.
     refuses: bool,
     /// How many orders there were.
     orders: usize,
@@ -100,7 +97,6 @@ impl Proxy {
         }
     }
 
-    /// `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -114,7 +110,6 @@ impl Proxy {
         self.state.made.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
     }
@@ -157,7 +152,6 @@ impl Proxy {
         self.change(|weather| weather.target = target);
     }
 
-    /// Resets all connections.
     pub fn cut(&self) {
         self.order(|weather| weather.cuts += 1);
     }
@@ -167,7 +161,6 @@ impl Proxy {
         self.order(|weather| weather.refuses = true);
     }
 
-    /// Takes new connections again.
     pub fn accept(&self) {
         self.order(|weather| weather.refuses = false);
     }

@@ -72,7 +72,6 @@ impl RedisServer {
         panic!("lost the race for a free port twenty times");
     }
 
-    /// `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -86,7 +85,6 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// The id of the running process.
     pub fn pid(&self) -> u32 {
         let process = self.process.as_ref();
         process.expect("the server is not running").id()
@@ -179,7 +177,6 @@ impl RedisServer {
         signal::freeze(self.pid());
     }
 
-    /// Lets a frozen server run on. It answers the commands that it got.
     pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }
@@ -188,7 +185,6 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// The log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -18,12 +18,10 @@ pub fn freeze(pid: u32) {
     }
 }
 
-/// Lets a frozen process run on.
 pub fn thaw(pid: u32) {
     send("CONT", pid);
 }
 
-/// Asks a process to end.
 pub fn terminate(pid: u32) {
     send("TERM", pid);
 }

@@ -12,13 +12,9 @@ use tower_throttle::store::StoreError;
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Count {
-    /// Requests.
     Asked,
-    /// Requests that departed with a permit.
     Departed,
-    /// Permits that had expired.
     Expired,
-    /// Permits that were given back.
     Forfeited,
     /// Requests that their callers dropped.
     Dropped,
@@ -36,7 +32,6 @@ pub enum Count {
     Lost,
     /// The longest that a request took, in microseconds.
     Longest,
-    /// Calls to the store.
     Calls,
     /// Calls whose answers were lost.
     LostCalls,
@@ -80,7 +75,6 @@ impl Tally {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Count, u64>> {
         self.0.lock().expect("no panic")
     }
-    /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
         for (&count, &number) in &*other.lock() {
             self.add(count, number);

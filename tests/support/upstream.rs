@@ -49,7 +49,6 @@ impl Upstream {
         self.server.uri()
     }
 
-    /// The arrivals.
     pub fn history(&self) -> History {
         let arrivals = self.arrivals.lock().expect("no panic while answering");
         arrivals.iter().copied().collect()

@@ -282,7 +282,6 @@ async fn exempt_requests_have_no_span_and_are_not_counted() {
     assert!(series.iter().all(is_of_store), "{series:?}");
 }
 
-/// One per second.
 fn one() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(1)).name("one")
 }

@@ -30,7 +30,6 @@ pub(crate) struct SpanSeen {
     pub(crate) name: &'static str,
     pub(crate) level: Level,
     pub(crate) fields: Fields,
-    /// The span outside.
     pub(crate) parent: Option<&'static str>,
     pub(crate) entered: usize,
     pub(crate) left: usize,
@@ -83,7 +82,6 @@ impl Seen {
         self.all().spans.clone()
     }
 
-    /// The only span.
     pub(crate) fn span(&self) -> SpanSeen {
         let spans = self.spans();
         assert_eq!(spans.len(), 1, "{spans:?}");
@@ -94,7 +92,6 @@ impl Seen {
         self.all().events.clone()
     }
 
-    /// The events with this message.
     pub(crate) fn told(&self, message: &str) -> Vec<EventSeen> {
         let all = self.events().into_iter();
         all.filter(|event| event.message == message).collect()
@@ -109,7 +106,6 @@ impl Seen {
         self.all().asks = Some(Arc::new(asks));
     }
 
-    /// Forgets what was seen.
     pub(crate) fn forget(&self) {
         let all = &mut *self.all();
         all.spans.clear();

@@ -29,7 +29,6 @@ fn pages(options: &str) -> Vec<Value> {
     printed.lines().map(page).collect()
 }
 
-/// One refresh.
 fn page(server: &RedisServer, options: &str) -> Value {
     pages(&format!("--count 1 --redis {} {options}", server.url())).remove(0)
 }

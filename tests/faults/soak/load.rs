@@ -29,7 +29,6 @@ use crate::stage::Part;
 /// The tasks of a subscription: one that reads messages, and one of its connection.
 const SUBSCRIPTION: usize = 2;
 
-/// All keys.
 pub(crate) const ALL: usize = 10_000;
 
 /// The first of them are hot: there always is a line for each, in each process.
@@ -57,7 +56,6 @@ pub(crate) struct Rest {
     pub(crate) tasks_at_first: usize,
 }
 
-/// Plays a part until the line `stop`.
 pub(crate) fn play(part: &Part) {
     let seed = part.script.parse().expect("a number");
     let mut process = Process::new(part, runtime(), seed);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-/// One number per second.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Series {
     samples: Vec<u64>,

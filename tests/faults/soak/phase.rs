@@ -46,7 +46,6 @@ pub(crate) struct Phases {
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
-    /// The quotas of this phase.
     pub(crate) set: usize,
     pub(crate) count: usize,
     /// The memory of each process, by its number, and of the server.
@@ -69,7 +68,6 @@ impl Phases {
         }
     }
 
-    /// Load, and rest.
     pub(crate) fn next(&mut self, lasts: Duration) {
         self.set = self.count % SETS.len();
         self.count += 1;

@@ -63,7 +63,6 @@ fn limit_memory(server: &RedisServer, most: u64) {
     server.command::<()>(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
 }
 
-/// How many keys.
 fn evicted(server: &RedisServer) -> u64 {
     server.info("evicted_keys")
 }

@@ -13,7 +13,6 @@ use crate::fault::Fault;
 use crate::load::LIMIT;
 use crate::stage::{PROCESSES, Process, Stage};
 
-/// The baseline.
 const NONE: &[Fault] = &[Fault::PLAIN.until_departed(2)];
 
 /// In the order in which the documentation lists them.
@@ -45,7 +44,6 @@ pub(crate) fn of_soak() -> Vec<&'static str> {
     names.filter(|name| !besides.contains(name)).collect()
 }
 
-/// By its name.
 pub(crate) fn find(name: &str) -> &'static Fault {
     all()
         .find(|it| it.name == name)
