@@ -6,7 +6,7 @@ use std::error::Error as _;
 use support::upstream::Upstream;
 use tower_throttle::{Departure, Error, ErrorKind, ThrottleLayer, ThrottleMiddleware, key};
 
-use crate::client::{ADAPTERS, OF_ONE_KEY, Sender, by_layer, by_middleware, get};
+use crate::client::{ADAPTERS, Sender, by_layer, by_middleware, get};
 use crate::prelude::*;
 
 /// A busy machine may take this long for a test.
@@ -114,24 +114,4 @@ async fn a_key_of_ones_own_decides_whose_quota_is_spent() {
         }
     }
     assert_eq!(upstream.history().len(), 8);
-}
-
-#[tokio::test]
-async fn a_request_that_is_dropped_while_it_waits_spends_nothing() {
-    let upstream = Upstream::start().await;
-    for adapter in OF_ONE_KEY {
-        let limiter = build(per_hour(1));
-        let sender = adapter(&limiter);
-        get(&sender, upstream.uri()).await.expect("an answer");
-        for patience in [0, 1, 30] {
-            let patience = Duration::from_millis(patience);
-            let dropped = timeout(patience, get(&sender, upstream.uri())).await;
-            assert!(dropped.is_err(), "departed within the hour");
-        }
-        // Then returned departures have arrived.
-        eventually("no queue is left", async || limiter.queues() == 0).await;
-        let snapshot = limiter.peek("a").await.expect("an answer");
-        assert!(snapshot.delay() < HOUR + MINUTE, "{snapshot:?}");
-    }
-    assert_eq!(upstream.history().len(), 2);
 }

@@ -60,19 +60,6 @@ async fn a_reset_and_a_raised_limit_count_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_departure_that_another_process_returns_is_available_within_a_second() {
-    let store = remote();
-    let [here, there] = [(); 2].map(|()| build(one_per(3_600 * SECOND, &store)));
-    let permit = there.acquire("a").await.expect("a permit");
-    assert!(!is_granted(&here).await);
-    permit.forfeit();
-    sleep(SECOND / 2).await;
-    assert!(!is_granted(&here).await);
-    sleep(SECOND / 2).await;
-    assert!(is_granted(&here).await);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_cache_holds_as_many_keys_as_it_may() {
     for (keys, most) in [(0, 0), (100, 200)] {
         let store = remote();

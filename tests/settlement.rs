@@ -114,16 +114,6 @@ async fn a_request_that_needs_two_units_is_not_starved() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_higher_cost_is_debt_until_the_window_has_room() {
-    let limiter = limiter(2 * SECOND, 10, 100, FailingStore::new(MemoryStore::new()));
-    let begun = Instant::now();
-    let charge = depart(&limiter, 50).await;
-    charge.settle("tokens", 170).unwrap();
-    depart(&limiter, 10).await;
-    assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
-}
-
 #[tokio::test]
 async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
     let redis = RedisServer::start();
@@ -229,19 +219,4 @@ async fn lost_answers_to_corrections_only_make_the_limiter_stricter() {
         let used = 10_000 - tokens.unwrap();
         assert!((actual..=most).contains(&used), "{used} used of {actual}");
     }
-}
-
-#[tokio::test]
-async fn corrections_wait_for_the_end_of_an_outage() {
-    let store = FailingStore::new(MemoryStore::new());
-    let limiter = limiter(60 * SECOND, 10, 100, store.clone());
-    let charges = [depart(&limiter, 50).await, depart(&limiter, 50).await];
-    store.fail_with(Fault::Unreachable);
-    charges[0].settle("tokens", 20).unwrap();
-    sleep(SECOND / 10).await;
-    charges[1].settle("tokens", 20).unwrap();
-    sleep(SECOND / 10).await;
-    store.recover();
-    let departed = timeout(10 * SECOND, depart(&limiter, 60)).await;
-    departed.expect("the corrections were sent");
 }

@@ -143,7 +143,6 @@ async fn a_handler_holds_the_place_of_its_client_until_the_body_ends() {
     let after: u64 = header("retry-after").parse().expect("seconds");
     assert!(after >= 1, "{after}");
     let (policy, limits) = (header("ratelimit-policy"), header("ratelimit"));
-    println!("{policy}; {limits}; retry-after: {after}");
     assert!(policy.contains(r#"qu="concurrent-requests""#), "{policy}");
     assert!(limits.contains("r=0"), "{limits}");
 

@@ -133,10 +133,8 @@ async fn servers_that_are_not_a_cluster_are_refused() {
 async fn slots_that_move_are_followed_with_their_state() {
     let cluster = Cluster::start();
     for scripting in [true, false] {
-        let store = bounded(RedisStore::connect_cluster(cluster.urls())).await;
-        let store = store.expect("a connection").timeout(LONG);
-        let store = store.scripting(scripting).expect("its own connections");
-        let limiter = build(under(&["10/h"]).store(store));
+        let store = cluster.store().await.scripting(scripting);
+        let limiter = build(under(&["10/h"]).store(store.expect("a store")));
         let [key, other, _] = cluster.keys_of_each();
         let [from, to] = [&key, &other].map(|key| &cluster.servers[cluster.primary_of(key)]);
         spend_by(&limiter, &key, 4).await;

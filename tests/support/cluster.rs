@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::process::Command;
 
+use tower_throttle::store::RedisStore;
+
+use crate::errors::bounded;
 use crate::ports::spare_port;
-use crate::redis_server::{RedisServer, wait_until};
+use crate::redis_server::{PATIENCE, RedisServer, wait_until};
 
 /// After how long a server that does not answer is given up, in milliseconds.
 const NODE_TIMEOUT: &str = "1500";
@@ -66,6 +69,12 @@ impl Cluster {
 
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
+    }
+
+    /// A store that waits long enough for a busy machine.
+    pub async fn store(&self) -> RedisStore {
+        let store = bounded(RedisStore::connect_cluster(self.urls())).await;
+        store.expect("a connection").timeout(PATIENCE)
     }
 
     /// The server that holds this name, as those that run have it.

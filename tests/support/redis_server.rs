@@ -17,7 +17,7 @@ use crate::ports::spare_port;
 use crate::signal;
 
 /// How long a server may take to answer its first `PING`, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A `redis-server` process on a loopback port of its own, which keeps nothing on disk.
 ///

@@ -13,6 +13,8 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::prelude::eventually;
+
 /// The spans and events of this thread, while the guard lives.
 #[derive(Clone)]
 pub(crate) struct Seen(Arc<Mutex<All>>);
@@ -95,6 +97,11 @@ impl Seen {
     pub(crate) fn told(&self, message: &str) -> Vec<EventSeen> {
         let all = self.events().into_iter();
         all.filter(|event| event.message == message).collect()
+    }
+
+    /// Waits until there are so many events with this message.
+    pub(crate) async fn until(&self, message: &str, count: usize) {
+        eventually(message, async || self.told(message).len() >= count).await;
     }
 
     pub(crate) fn messages(&self) -> Vec<String> {

@@ -4,10 +4,9 @@ use std::io::Read as _;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use tower_throttle::store::RedisStore;
 
 use super::terminal::{Screen, ends};
-use super::{GUIDE, LONG, assert_includes, on, run, throttle, words};
+use super::{GUIDE, assert_includes, on, run, throttle, words};
 use support::cluster::Cluster;
 use support::command_stats::CommandStats;
 use support::redis_server::RedisServer;
@@ -99,9 +98,7 @@ async fn the_budget_limits_the_cost_of_ten_thousand_keys() {
 async fn a_cluster_is_shown_also_without_one_of_its_servers() {
     const KEYS: u32 = 90;
     let mut cluster = Cluster::start();
-    let store = RedisStore::connect_cluster(cluster.urls()).await;
-    let store = store.expect("a connection").timeout(LONG);
-    let limiter = under(&["10/h"]).store(store).build().expect("a limiter");
+    let limiter = build(under(&["10/h"]).store(cluster.store().await));
     let all: Vec<_> = (0..KEYS).map(|number| format!("key-{number}")).collect();
     for name in &all {
         spend_by(&limiter, name, 1).await;
