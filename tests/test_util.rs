@@ -8,12 +8,6 @@ use crate::prelude::*;
 
 const TICK: Duration = Duration::from_micros(1);
 
-fn by(clock: &ManualClock, quota: &str) -> Limiter {
-    let store = MemoryStore::with_clock(clock.clone());
-    let limiter = under(&[quota]).store(store).build();
-    limiter.expect("a valid policy")
-}
-
 async fn granted(limiter: &Limiter) -> bool {
     let decision = limiter.try_acquire("a").await;
     decision.expect("a decision").is_granted()
@@ -35,7 +29,7 @@ async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
         "3/d fixed-window start=first-request",
     ] {
         let clock = ManualClock::new();
-        let limiter = by(&clock, text);
+        let limiter = build(under(&[text]).store(MemoryStore::with_clock(clock.clone())));
         for _ in 0..3 {
             while granted(&limiter).await {}
             let promised = delay(&limiter).await;
@@ -49,8 +43,7 @@ async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
 }
 
 fn limiter(store: impl Store) -> Limiter {
-    let limiter = Limiter::builder().quota(Quota::per_hour(10)).store(store);
-    limiter.build().expect("a valid policy")
+    build(under(&["10/h"]).store(store))
 }
 
 #[tokio::test(start_paused = true)]

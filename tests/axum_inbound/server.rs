@@ -9,7 +9,6 @@ use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 use tower_throttle::key::{self, Header};
 use tower_throttle::tower::inbound::InboundLayer;
@@ -19,28 +18,12 @@ use crate::prelude::*;
 
 pub(crate) use support::spend::build;
 
-/// Serves until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Server {
-    pub(crate) async fn start(app: Router) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let task = tokio::spawn(async move {
-            axum::serve(listener, app).await.expect("a server");
-        });
-        Self { address, task }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Serves until the runtime of the test ends. Returns the address.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
 }
 
 pub(crate) fn limiter(quota: Quota) -> Limiter {

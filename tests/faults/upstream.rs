@@ -18,7 +18,7 @@ use support::child::now;
 pub(crate) struct Upstream {
     dir: TempDir,
     arrivals: Arc<Arrivals>,
-    reader: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Upstream {
         Self {
             dir,
             arrivals,
-            reader: Some(reader),
+            reader,
         }
     }
 
@@ -96,24 +96,12 @@ impl Upstream {
     }
 
     /// All arrivals that were not taken, once the senders have ended.
-    pub(crate) fn finish(mut self) -> Vec<Arrival> {
-        self.end();
-        self.take()
-    }
-
-    fn end(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            let socket = UnixDatagram::unbound().expect("a socket");
-            // It comes behind all others.
-            socket.send_to(&[], self.path()).expect("a reader");
-            reader.join().expect("requests that can be read");
-        }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.end();
+    pub(crate) fn finish(self) -> Vec<Arrival> {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        // It comes behind all others.
+        socket.send_to(&[], self.path()).expect("a reader");
+        self.reader.join().expect("requests that can be read");
+        std::mem::take(&mut *self.arrivals.lock())
     }
 }
 

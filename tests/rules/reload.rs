@@ -1,7 +1,7 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
 use futures_util::future::join;
-use tower_throttle::rules::{Reloaded, Rule, RuleRef};
+use tower_throttle::rules::{Reloaded, Rule};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{ErrorKind, Outage, Recovery};
 
@@ -24,15 +24,6 @@ async fn settle(limiter: &Limiter) {
     eventually("no queue is left", async || limiter.queues() == 0).await;
 }
 
-/// The rules by name, or by place if they have none.
-fn called(rules: &[RuleRef]) -> Vec<String> {
-    let called = |rule: &RuleRef| match rule.name() {
-        Some(name) => name.to_owned(),
-        None => rule.place().to_string(),
-    };
-    rules.iter().map(called).collect()
-}
-
 #[test]
 fn a_reload_tells_what_has_changed() {
     let limiter = limiter([
@@ -50,10 +41,7 @@ fn a_reload_tells_what_has_changed() {
             per_hour("d", 2),
         ],
     );
-    assert_eq!(called(&reloaded.added), ["e"]);
-    assert_eq!(called(&reloaded.removed), ["a"]);
-    assert_eq!(called(&reloaded.changed), ["b", "d"]);
-    assert_eq!(called(&reloaded.unchanged), ["c"]);
+    assert_eq!(reloaded.unchanged[0].name(), Some("c"));
     assert_eq!(
         reloaded.to_string(),
         "1 added (e), 1 removed (a), 2 changed (b, d), 1 as before, in another order"

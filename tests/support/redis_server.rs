@@ -128,11 +128,6 @@ impl RedisServer {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection)
     }
 
-    /// How many bytes its data, its connections and all else take.
-    pub fn used_memory(&self) -> u64 {
-        self.info("used_memory")
-    }
-
     /// A number of `INFO`.
     pub fn info(&self, field: &str) -> u64 {
         let info: InfoDict = self.command(&["INFO"]);
@@ -140,16 +135,12 @@ impl RedisServer {
     }
     /// Ends the server as an operator would: it closes its connections and exits.
     pub fn stop(&mut self) {
-        signal::terminate(self.pid());
-        let deadline = Instant::now() + PATIENCE;
-        let mut process = self.process.take().expect("checked by pid()");
-        while process.try_wait().expect("our own child").is_none() {
-            if Instant::now() > deadline {
-                self.process = Some(process);
-                panic!("the server did not stop: {}", self.log());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+        signal::send("TERM", self.pid());
+        wait_until("the server stops", || {
+            let process = self.process.as_mut().expect("checked by pid()");
+            process.try_wait().expect("our own child").is_some()
+        });
+        self.process = None;
     }
 
     /// Ends the server as a power failure would, even while it is frozen.

@@ -22,10 +22,6 @@ pub fn thaw(pid: u32) {
     send("CONT", pid);
 }
 
-pub fn terminate(pid: u32) {
-    send("TERM", pid);
-}
-
 /// Sends a signal by its name, such as `HUP`.
 pub fn send(signal: &str, pid: u32) {
     let command = format!("kill -{signal} {pid}");

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use support::child;
 use support::spend::{build, under};
 use support::tally::Count;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Decision, Error, Permit, Recovery};
@@ -120,20 +120,16 @@ impl Process {
         handle.block_on(self.load.end(&mut self.callers));
         let deadline = Instant::now() + SETTLING;
         loop {
-            let rest = self.look(&handle);
+            let rest = Rest {
+                lines: self.load.limiter.queues(),
+                is_out: self.load.limiter.health().is_out(),
+                tasks: handle.metrics().num_alive_tasks(),
+                tasks_at_first: self.tasks_at_first,
+            };
             if rest.is_at_rest() || Instant::now() > deadline {
                 return rest;
             }
             std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn look(&self, handle: &Handle) -> Rest {
-        Rest {
-            lines: self.load.limiter.queues(),
-            is_out: self.load.limiter.health().is_out(),
-            tasks: handle.metrics().num_alive_tasks(),
-            tasks_at_first: self.tasks_at_first,
         }
     }
 }
