@@ -14,8 +14,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::signal;
-
 const ROLE: &str = "TEST_CHILD_ROLE";
 
 /// Precedes what the child says, which the test harness may put behind text of its own.
@@ -113,14 +111,6 @@ impl Child {
         self.process.kill().expect("our own child");
         self.process.wait().expect("our own child");
         self.lines.iter().collect()
-    }
-
-    pub fn sigstop(&self) {
-        signal::freeze(self.pid());
-    }
-
-    pub fn sigcont(&self) {
-        signal::thaw(self.pid());
     }
 }
 

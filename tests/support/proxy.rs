@@ -242,8 +242,7 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
                 connections.spawn(async move {
-                    pump::connect(&client, number, cuts, &state).await;
-                    drop(client);
+                    pump::connect(client, number, cuts, &state).await;
                     state.open.fetch_sub(1, Ordering::SeqCst);
                 });
             }

@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +26,7 @@ enum End {
 type Chunk = (Instant, Vec<u8>);
 
 /// Serves a connection, which was made after so many cuts, until it is over.
-pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &State) {
+pub async fn connect(mut client: TcpStream, number: usize, cuts: usize, state: &State) {
     let mut weather = state.weather.subscribe();
     let target = weather.borrow().target;
     let is_cut = async {
@@ -34,26 +36,24 @@ pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &Sta
     tokio::pin!(is_cut);
     let server = tokio::select! {
         server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) => server,
-        () = &mut is_cut => return reset(client),
+        () = &mut is_cut => return reset(&client),
     };
-    let Ok(server) = server else {
-        return reset(client);
+    let Ok(mut server) = server else {
+        return reset(&client);
     };
     // A delay is what the test says, and none of Nagle's.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let connection = Connection {
-        client,
-        server: &server,
         number,
         state,
         lit: Mutex::default(),
     };
     tokio::select! {
-        end = connection.pass() => if let End::Broken = end {
-            reset(client);
+        end = connection.pass(&mut client, &mut server) => if let End::Broken = end {
+            reset(&client);
         },
         () = is_cut => {
-            reset(client);
+            reset(&client);
             reset(&server);
         }
     }
@@ -66,8 +66,6 @@ fn reset(stream: &TcpStream) {
 }
 
 struct Connection<'a> {
-    client: &'a TcpStream,
-    server: &'a TcpStream,
     number: usize,
     state: &'a State,
     /// How many more bytes of replies may pass, if not all.
@@ -75,60 +73,51 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    async fn pass(&self) -> End {
-        tokio::select! {
-            end = self.requests() => end,
-            end = self.replies() => end,
-        }
-    }
-
-    async fn requests(&self) -> End {
-        let flow = self.flow(self.client, self.server, |bytes| {
+    async fn pass(&self, client: &mut TcpStream, server: &mut TcpStream) -> End {
+        let (from_client, to_client) = client.split();
+        let (from_server, to_server) = server.split();
+        let requests = self.flow(from_client, to_server, |bytes| {
             self.light(bytes);
             true
         });
-        flow.await.map_or(End::Broken, |()| End::Closed)
-    }
-
-    async fn replies(&self) -> End {
-        let flow = self.flow(self.server, self.client, |bytes| {
-            let mut lit = self.lit();
-            bytes.truncate(lit.unwrap_or(bytes.len()));
-            *lit = lit.map(|left| left - bytes.len());
-            *lit != Some(0)
-        });
-        let end = flow.await;
-        if self.is_dead() {
-            // The client does not see the end of the server.
-            pending::<()>().await;
+        let replies = async {
+            let flow = self.flow(from_server, to_client, |bytes| {
+                let mut lit = self.lit();
+                bytes.truncate(lit.unwrap_or(bytes.len()));
+                *lit = lit.map(|left| left - bytes.len());
+                *lit != Some(0)
+            });
+            let end = flow.await;
+            if self.is_dead() {
+                // The client does not see the end of the server.
+                pending::<()>().await;
+            }
+            if *self.lit() == Some(0) {
+                self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
+                return End::Broken;
+            }
+            end
+        };
+        tokio::select! {
+            end = requests => end,
+            end = replies => end,
         }
-        if *self.lit() == Some(0) {
-            self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
-            return End::Broken;
-        }
-        end.map_or(End::Broken, |()| End::Closed)
     }
 
     /// Passes bytes on when they are due, until there are no more or `pass` has had enough.
     async fn flow(
         &self,
-        from: &TcpStream,
-        to: &TcpStream,
+        mut from: ReadHalf<'_>,
+        to: WriteHalf<'_>,
         mut pass: impl FnMut(&mut Vec<u8>) -> bool,
-    ) -> io::Result<()> {
+    ) -> End {
         let (send, chunks) = unbounded_channel();
         let read = async move {
             let mut buffer = vec![0; 64 * 1024];
             loop {
-                from.readable().await?;
-                let count = match from.try_read(&mut buffer) {
-                    Ok(0) => return Ok(()),
-                    Ok(count) => count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                    Err(error) => return Err(error),
-                };
+                let count = from.read(&mut buffer).await?;
                 let mut bytes = buffer[..count].to_vec();
-                let goes_on = pass(&mut bytes);
+                let goes_on = count > 0 && pass(&mut bytes);
                 let due = Instant::now() + self.state.weather.borrow().delay;
                 // Without a receiver, the connection is over.
                 let _ = send.send((due, bytes));
@@ -138,7 +127,7 @@ impl Connection<'_> {
             }
         };
         let (read, written) = tokio::join!(read, self.write(chunks, to));
-        read.and(written)
+        read.and(written).map_or(End::Broken, |()| End::Closed)
     }
 
     /// Cuts the reply to these bytes, if that is their turn.
@@ -159,7 +148,11 @@ impl Connection<'_> {
     }
 
     /// Writes the queued bytes when they are due.
-    async fn write(&self, mut chunks: UnboundedReceiver<Chunk>, to: &TcpStream) -> io::Result<()> {
+    async fn write(
+        &self,
+        mut chunks: UnboundedReceiver<Chunk>,
+        mut to: WriteHalf<'_>,
+    ) -> io::Result<()> {
         let mut weather: watch::Receiver<_> = self.state.weather.subscribe();
         while let Some((due, bytes)) = chunks.recv().await {
             sleep_until(due).await;
@@ -167,12 +160,7 @@ impl Connection<'_> {
             let _ = weather.wait_for(settled).await;
             let mut left = &bytes[..];
             while !left.is_empty() && !self.is_dead() {
-                to.writable().await?;
-                match to.try_write(left) {
-                    Ok(written) => left = &left[written..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
+                left = &left[to.write(left).await?..];
             }
         }
         Ok(())
