@@ -4,7 +4,8 @@
 use std::error::Error as _;
 
 use support::upstream::Upstream;
-use tower_throttle::{Departure, Error, ErrorKind, ThrottleLayer, ThrottleMiddleware, key};
+use tower_throttle::ErrorKind::{InvalidCost, NoKey, QueueFull, TooLong};
+use tower_throttle::{Departure, Error, ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::client::{ADAPTERS, Sender, by_layer, by_middleware, get};
 use crate::prelude::*;
@@ -58,7 +59,7 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
         let bound = adapter(&build(per_hour(1).max_wait(MINUTE)));
         get(&bound, upstream.uri()).await.expect("an answer");
         let error = refusal(&bound, &upstream).await;
-        assert!(error.kind() == ErrorKind::TooLong && error.source().is_none());
+        assert!(error.kind() == TooLong && error.source().is_none());
         let wait = error.wait().expect("a wait");
         assert!(wait > HOUR - MINUTE && wait < HOUR + MINUTE, "{wait:?}");
 
@@ -66,20 +67,17 @@ async fn a_refusal_is_the_limiters_own_error_and_nothing_is_sent() {
         get(&full, upstream.uri()).await.expect("an answer");
         let mut waiting = Box::pin(get(&full, upstream.uri()));
         assert!(poll!(&mut waiting).is_pending());
-        assert_eq!(refusal(&full, &upstream).await.kind(), ErrorKind::QueueFull);
+        assert_eq!(refusal(&full, &upstream).await.kind(), QueueFull);
     }
     let middleware = || ThrottleMiddleware::new(build(per_hour(10)));
     let layer = || ThrottleLayer::new(build(per_hour(10)));
     let costly = |_: &reqwest::Request| 11;
     let tenant = || key::header("x-tenant");
     for (sender, kind) in [
-        (
-            by_middleware(middleware().cost(costly)),
-            ErrorKind::InvalidCost,
-        ),
-        (by_layer(layer().cost(costly)), ErrorKind::InvalidCost),
-        (by_middleware(middleware().key(tenant())), ErrorKind::NoKey),
-        (by_layer(layer().key(tenant())), ErrorKind::NoKey),
+        (by_middleware(middleware().cost(costly)), InvalidCost),
+        (by_layer(layer().cost(costly)), InvalidCost),
+        (by_middleware(middleware().key(tenant())), NoKey),
+        (by_layer(layer().key(tenant())), NoKey),
     ] {
         let error = refusal(&sender, &upstream).await;
         assert_eq!(error.kind(), kind, "{error}");

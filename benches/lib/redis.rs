@@ -115,22 +115,21 @@ impl Meter {
 
 impl Traffic {
     fn minus(&self, other: &Self) -> Self {
-        Self {
-            calls: (self.calls - other.calls).max(0.0),
-            script_micros: (self.script_micros - other.script_micros).max(0.0),
-            cpu_micros: (self.cpu_micros - other.cpu_micros).max(0.0),
-            bytes: (self.bytes - other.bytes).max(0.0),
-        }
+        self.with(other, |one, other| (one - other).max(0.0))
     }
 
     /// The part of one of so many permits or calls.
     #[must_use]
     pub fn per(&self, count: f64) -> Self {
+        self.with(self, |one, _| one / count)
+    }
+
+    fn with(&self, other: &Self, figure: impl Fn(f64, f64) -> f64) -> Self {
         Self {
-            calls: self.calls / count,
-            script_micros: self.script_micros / count,
-            cpu_micros: self.cpu_micros / count,
-            bytes: self.bytes / count,
+            calls: figure(self.calls, other.calls),
+            script_micros: figure(self.script_micros, other.script_micros),
+            cpu_micros: figure(self.cpu_micros, other.cpu_micros),
+            bytes: figure(self.bytes, other.bytes),
         }
     }
 }

@@ -162,17 +162,6 @@ fn depart(
     Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
 }
 
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "nothing",
-            Self::Memory => "tower-throttle, embedded",
-            Self::Redis => "tower-throttle, Redis",
-            Self::Semaphore => "tokio's Semaphore",
-        }
-    }
-}
-
 impl Target {
     /// Spends the limit, so that no task departs before the end of the window and the guard, `span` each.
     async fn new(

@@ -42,13 +42,13 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
         let answer = client.get("/").await;
         assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, "hello"));
         // Joint quotas leave the time out, as another quota than the tightest may have it.
-        assert_eq!(answer.rate_limit(), ("api".to_owned(), remaining, 0));
+        assert_eq!(answer.rate_limit(), ("api", remaining, 0));
         assert!(!answer.has("retry-after"));
     }
     let refused = client.get("/").await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     let (name, r, t) = refused.rate_limit();
-    assert_eq!((&name[..], r), ("api", 0));
+    assert_eq!((name, r), ("api", 0));
     assert!((1..=2).contains(&t), "{t}");
     assert_eq!(refused.number("retry-after"), t);
     let problem = json!({
@@ -59,17 +59,8 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
     });
     assert_eq!(refused.problem(), problem);
 
-    let policies = refused.items("ratelimit-policy");
-    let policies: Vec<_> = policies
-        .into_iter()
-        .map(|(name, it)| (name, json!(it)))
-        .collect();
-    let expected = [
-        ("api".to_owned(), json!({ "q": 2 })),
-        ("api:2/s".to_owned(), json!({ "q": 2, "w": 1 })),
-        ("api:3/h".to_owned(), json!({ "q": 3, "w": 3_600 })),
-    ];
-    assert_eq!(policies, expected);
+    let policies = r#""api";q=2, "api:2/s";q=2;w=1, "api:3/h";q=3;w=3600"#;
+    assert_eq!(refused.text("ratelimit-policy"), policies);
     assert_eq!(Client::new(&app, "b").get("/").await.status, StatusCode::OK);
 }
 
@@ -110,7 +101,7 @@ async fn the_headers_follow_the_quotas() {
     limiter.set_quota(Quota::per_minute(7)).expect("a quota");
     let answer = client.get("/").await;
     assert_eq!(answer.rate_limit().0, "7/m");
-    assert_eq!(answer.items("ratelimit-policy")[0].1["q"], 7);
+    assert_eq!(answer.text("ratelimit-policy"), r#""7/m";q=7;w=60"#);
 }
 
 #[tokio::test]
@@ -197,7 +188,7 @@ async fn nothing_is_refused_and_everything_is_reported_that_is_not_exempt() {
         assert_eq!(status, (number >= 2).then_some(limited));
         // The headers are those of a layer that refuses.
         let (_, r, t) = answer.rate_limit();
-        assert_eq!(r, i64::from(number == 0));
+        assert_eq!(r, u64::from(number == 0));
         assert!((3_590..=3_601).contains(&t), "{t}");
         assert!(!answer.has("retry-after"));
     }

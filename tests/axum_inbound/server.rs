@@ -1,6 +1,5 @@
 //! A server on a loopback port, a client that reads its answers, and the limits between them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -42,9 +41,6 @@ pub(crate) struct Client {
     name: Option<&'static str>,
 }
 
-/// The items of a list, with their parameters.
-pub(crate) type Items = Vec<(String, BTreeMap<String, i64>)>;
-
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -84,38 +80,26 @@ impl Answer {
         self.headers.contains_key(name)
     }
 
-    /// A number in a field that occurs once.
-    pub(crate) fn number(&self, name: &str) -> u64 {
+    /// A field that occurs once.
+    pub(crate) fn text(&self, name: &str) -> &str {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next().unwrap_or_else(|| panic!("no {name}"));
         assert_eq!(values.next(), None, "{name} twice");
-        let text = value.to_str().expect("ASCII");
-        assert!(text.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
-        text.parse().expect("a number")
+        value.to_str().expect("ASCII")
     }
 
-    /// A field that is a list of strings with numbers as parameters, all its lines together.
-    pub(crate) fn items(&self, name: &str) -> Items {
-        let lines = self.headers.get_all(name).iter();
-        let items = lines.flat_map(|line| line.to_str().expect("ASCII").split(", "));
-        let items = items.map(|item| {
-            let (name, parameters) = item.split_once(';').expect("parameters");
-            let pairs = parameters.split(';').filter_map(|it| it.split_once('='));
-            let numbers =
-                pairs.map(|(key, value)| (key.to_owned(), value.parse().expect("a number")));
-            (name.trim_matches('"').to_owned(), numbers.collect())
-        });
-        items.collect()
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().expect("a number")
     }
 
-    /// The one item of `RateLimit`: who it is about, `r` and `t`, or 0 where that is left out.
-    pub(crate) fn rate_limit(&self) -> (String, i64, u64) {
-        let mut items = self.items("ratelimit");
-        let (name, parameters) = items.pop().expect("an item");
-        assert!(items.is_empty(), "{items:?}");
-        let t = parameters.get("t").copied().unwrap_or(0);
-        let t = t.try_into().expect("a time to come");
-        (name, parameters["r"], t)
+    /// The one item of `RateLimit`: its name, `r` and `t`, or 0 where that is left out.
+    pub(crate) fn rate_limit(&self) -> (&str, u64, u64) {
+        let (name, numbers) = self.text("ratelimit").split_once(';').expect("numbers");
+        let number = |prefix: &str| {
+            let mut numbers = numbers.split(';').filter_map(|it| it.strip_prefix(prefix));
+            numbers.next().map_or(0, |it| it.parse().expect("a number"))
+        };
+        (name.trim_matches('"'), number("r="), number("t="))
     }
 
     pub(crate) fn problem(&self) -> Value {

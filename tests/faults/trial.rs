@@ -125,11 +125,9 @@ fn errors(tally: &Tally) -> String {
     ];
     let seen = kinds.map(|(what, count)| (tally.of(count), what));
     let seen = seen.iter().filter(|(count, _)| *count > 0);
-    let seen: Vec<_> = seen
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    match &seen[..] {
-        [] => "none".to_owned(),
-        seen => seen.join(", "),
+    let seen: Vec<_> = seen.map(|(count, it)| format!("{count} {it}")).collect();
+    match seen.is_empty() {
+        true => "none".to_owned(),
+        false => seen.join(", "),
     }
 }

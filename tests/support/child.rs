@@ -33,11 +33,8 @@ pub struct Child {
     lines: Receiver<String>,
 }
 
-/// Runs the ignored test `test` of this binary in a process of its own, with `role` to be read by
-/// [`role`]; returns once it has taken the role.
-///
-/// `test` is the full name, with modules: `"sharing::replica"`. Its other output is
-/// dropped, except stderr.
+/// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]; returns
+/// once it has taken it. Its other output is dropped, except stderr.
 pub fn spawn(test: &str, role: &str) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)

@@ -119,8 +119,7 @@ impl Proxy {
         self.change(|weather| weather.delay = each_way);
     }
 
-    /// Keeps all bytes, both ways, until [`resume`](Self::resume): some way between the ends is down, and
-    /// TCP will send again what was lost.
+    /// Keeps all bytes, both ways, until [`resume`](Self::resume), as a network that is down for a while.
     pub fn hold(&self) {
         self.change(|weather| weather.holds = true);
     }
@@ -130,14 +129,12 @@ impl Proxy {
         self.change(|weather| weather.holds = false);
     }
 
-    /// Swallows all bytes, both ways, on the connections that there are and on those that are made until
-    /// [`heal`](Self::heal): they stay open, and nothing ever comes, as if the
-    /// other end had vanished.
+    /// Drops all bytes on all connections until [`heal`](Self::heal), as if the other end had vanished.
     pub fn swallow(&self) {
         self.change(|weather| weather.swallows = true);
     }
 
-    /// Swallows nothing of connections that are made from now on. The others stay dead.
+    /// Passes the bytes of connections that are made from now on. The others stay dead.
     pub fn heal(&self) {
         let made = self.made();
         self.change(|weather| {
@@ -146,8 +143,7 @@ impl Proxy {
         });
     }
 
-    /// Leads new connections to the server on another port; those that there are stay where they are. To
-    /// a client, a change in the DNS is no more than that.
+    /// Leads new connections to the server on another port, as a change in the DNS.
     pub fn lead_to(&self, target: u16) {
         self.change(|weather| weather.target = target);
     }

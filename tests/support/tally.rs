@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
@@ -109,15 +108,5 @@ impl Tally {
             asked,
             "ended and arrived, in process {process}"
         );
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Count::{Asked, Departed, Dropped, Limited, Lost, Other, Out, Unknown};
-        for count in [Asked, Departed, Dropped, Lost, Limited, Out, Unknown, Other] {
-            writeln!(f, "{count:?}: {}", self.of(count))?;
-        }
-        Ok(())
     }
 }

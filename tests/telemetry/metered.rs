@@ -246,15 +246,11 @@ fn two(quota: Quota) -> Rules {
     Rules::new([search.outage(Outage::Allow), others]).expect("valid rules")
 }
 
-fn two_rules(store: &Sharded) -> LimiterBuilder {
-    let rules = two(Quota::per_second(2));
-    Limiter::builder().rules(rules).store(store.clone())
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
     let figures = Figures::new();
-    let limiter = figures.build(two_rules(&Sharded::default()));
+    let builder = Limiter::builder().rules(two(Quota::per_second(2)));
+    let limiter = figures.build(builder.store(Sharded::default()));
     let search = limiter.rule("search").unwrap();
     join_all((0..4).map(|_| search.acquire("a"))).await;
     limiter.acquire("a").await.unwrap();
