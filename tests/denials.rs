@@ -12,12 +12,8 @@ fn remote() -> FailingStore {
 }
 
 fn one_per(window: Duration, store: &FailingStore) -> LimiterBuilder {
-    let quota = Quota::new(1, window);
-    let guard = Duration::from_millis(10);
-    Limiter::builder()
-        .quota(quota)
-        .guard(guard)
-        .store(store.clone())
+    let builder = Limiter::builder().quota(Quota::new(1, window));
+    builder.guard(10 * MS).store(store.clone())
 }
 
 async fn is_granted(limiter: &Limiter) -> bool {

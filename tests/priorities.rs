@@ -189,10 +189,8 @@ async fn a_server_refuses_first_what_would_wait_longest() {
     let layer = layer.inbound(key::constant("a"), FailureMode::Closed);
     let layer = layer.max_wait(SECOND * 21 / 10);
     let (departed, _departures) = unbounded_channel();
-    let service = layer
-        .priority(priority)
-        .share(share)
-        .layer(recorder(departed));
+    let layer = layer.priority(priority).share(share);
+    let service = layer.layer(recorder(departed));
     let mut answers = Vec::new();
     // Three times as much as can depart in time. The least and the most that are refused.
     for (sender, count, refused) in [

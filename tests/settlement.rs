@@ -57,11 +57,9 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
         let charge = permit.into_charge();
         assert!(!attempt(60).await.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (9, Some(20)));
-        let free = limiter
-            .acquire("a")
-            .cost(Cost::from(2).of("tokens", 0))
-            .now();
-        assert!(free.await.unwrap().is_granted());
+        let free = Cost::from(2).of("tokens", 0);
+        let free = limiter.acquire("a").cost(free).now().await;
+        assert!(free.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (7, Some(20)));
 
         let waiting = [(); 5].map(|()| tokio::spawn(limiter.acquire("a").cost_of("tokens", 30)));
@@ -141,10 +139,8 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
 
         let charge = depart(&limiter, 40).await;
         let problem = |unit, cost| charge.settle(unit, cost).unwrap_err().to_string();
-        assert_eq!(
-            problem("bytes", 1),
-            "cannot settle bytes, as the quotas count requests, tokens"
-        );
+        let expected = "cannot settle bytes, as the quotas count requests, tokens";
+        assert_eq!(problem("bytes", 1), expected);
         charge.settle("tokens", 30).unwrap();
         assert_eq!(problem("tokens", 20), "tokens were settled before");
         let again = charge.clone().settle_to(&Cost::from(0).of("tokens", 0));

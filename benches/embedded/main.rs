@@ -71,10 +71,8 @@ fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Resul
         let granted = block(&mut calls[place]);
         let time = start.elapsed();
         let calls = BLOCK * threads as u64;
-        ensure!(
-            granted > calls / 100 * 99,
-            "{name}: {granted} of {calls} permits were granted"
-        );
+        let is_granted = granted > calls / 100 * 99;
+        ensure!(is_granted, "{name}: {granted} of {calls} were granted");
         times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
     }
     Ok(times)

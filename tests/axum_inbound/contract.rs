@@ -152,11 +152,8 @@ async fn a_queue_that_is_full_is_a_limit() {
     let mut sent = [1, 2, 3].map(|it| Box::pin(service.clone().oneshot(Request::new(it))));
     assert!(poll!(&mut sent[0]).is_ready());
     assert!(poll!(&mut sent[1]).is_pending() && poll!(&mut sent[2]).is_pending());
-    let refused = service
-        .clone()
-        .oneshot(Request::new(4))
-        .await
-        .expect("infallible");
+    let refused = service.clone().oneshot(Request::new(4)).await;
+    let refused = refused.expect("infallible");
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     let after = refused.headers()["retry-after"].to_str().expect("ASCII");
     // Behind the departure and the requests that wait. The estimate may be early.

@@ -72,10 +72,7 @@ pub(crate) fn run(fault: &'static Fault) -> String {
             let busiest = history.busiest(window).expect("requests of each key");
             most = most.max(busiest.weight);
             let is_allowed = allowed.is_none_or(|allowed| busiest.weight <= allowed);
-            assert!(
-                is_allowed,
-                "of key {key} {what} within {window:?}: {busiest:?}"
-            );
+            assert!(is_allowed, "of key {key} {what} in {window:?}: {busiest:?}");
         }
     }
     let during = after(&arrivals, injected).len() - after(&arrivals, healed).len();
@@ -108,10 +105,8 @@ fn assert_no_excess(tally: &Tally, connections: usize, span: Duration) {
     let lines = (PROCESSES * KEYS) as f64;
     let further = (span.as_secs_f64() * lines * CALLS_PER_SECOND) as u64;
     let calls = tally.of(Count::Calls);
-    assert!(
-        calls <= requests + further,
-        "{calls} calls for {requests} requests"
-    );
+    let is_allowed = calls <= requests + further;
+    assert!(is_allowed, "{calls} calls for {requests} requests");
     let longest = Duration::from_micros(tally.of(Count::Longest));
     assert!(longest <= span + PATIENCE, "a request took {longest:?}");
 }

@@ -89,11 +89,8 @@ async fn a_list_survives_a_lost_connection_and_a_dropped_future() {
     let page = bounded(keys.next_page()).await.expect("a page");
     listed.extend(page.expect("more"));
     // The list has not started again.
-    assert!(
-        (150..200).contains(&keys.looked_at()),
-        "{}",
-        keys.looked_at()
-    );
+    let looked_at = keys.looked_at();
+    assert!((150..200).contains(&looked_at), "{looked_at}");
     server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
     let mut pages = 0;
     loop {
@@ -164,18 +161,13 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
     let keys = ["huge", "sound", "list"].map(|key| StoredKey::new(&key.into(), None));
     let before = CommandStats::of(&server);
     let states = store.look(&keys).await;
-    assert_eq!(
-        CommandStats::of(&server).since(&before).calls("getrange"),
-        3
-    );
+    let calls = CommandStats::of(&server).since(&before);
+    assert_eq!(calls.calls("getrange"), 3);
     for (key, state) in keys.iter().zip(states) {
         match state {
             Ok(state) => assert_eq!((key.encoded(), state.is_some()), ("sound", true)),
             Err(error) => {
-                assert!(
-                    error.is_unrecognized_value() && !error.is_outage(),
-                    "{error:?}"
-                );
+                assert!(error.is_unrecognized_value() && !error.is_outage());
                 let name = format!("throttle:{{{key}}}");
                 assert!(everything(&error).contains(&name), "{}", everything(&error));
                 store.delete(key).await.expect("the right to it");

@@ -92,12 +92,8 @@ fn rules_may_be_a_part_of_another_configuration() {
     let config = read("port = 80\n[[throttle]]\nname = 'all'\nquota = '10/s'").expect("a config");
     assert_eq!((config.port, config.throttle.len()), (80, 1));
     let error = read("port = 80\n[[throttle]]\nname = 'all'\nquota = '0/s'\ncost = 0").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("rules[0].quota: quota \"0/s\": the limit is zero"),
-        "{error}"
-    );
+    let problem = "rules[0].quota: quota \"0/s\": the limit is zero";
+    assert!(error.to_string().contains(problem), "{error}");
 }
 
 /// The schema, and the fields of a rule in it.

@@ -48,11 +48,8 @@ fn an_explanation_tells_what_holds_for_the_request() {
     let ruled = tenants.ruled.as_ref().expect("a limit");
     assert_eq!(ruled.key, Err("the request has no x-tenant header".into()));
     assert_eq!(ruled.cost, 3);
-    assert!(
-        tenants
-            .to_string()
-            .ends_with("refused, because the request has no x-tenant header")
-    );
+    let reason = "refused, because the request has no x-tenant header";
+    assert!(tenants.to_string().ends_with(reason));
     let routes = table.explain(&get("/b/1")).ruled.expect("a limit");
     assert_eq!(routes.key, Ok("GET|/b/{c}".into()));
     assert_eq!(routes.rule(), "routes");
@@ -134,9 +131,8 @@ const PATHS: [&str; 16] = [
 
 /// The rules that are never reached, each with the rule before it that takes its requests.
 fn unreached(rules: &Rules) -> Vec<(usize, usize)> {
-    let warnings = rules.warnings();
+    let warnings = rules.warnings().into_iter();
     warnings
-        .iter()
         .map(|it| (it.rule.place(), it.by.place()))
         .collect()
 }

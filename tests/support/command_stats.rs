@@ -35,11 +35,8 @@ impl CommandStats {
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         for (name, before) in &earlier.calls {
-            let calls = self
-                .calls
-                .get_mut(name)
-                .expect("the server was not restarted");
-            *calls -= before;
+            let calls = self.calls.get_mut(name);
+            *calls.expect("the server was not restarted") -= before;
         }
         self
     }

@@ -14,12 +14,9 @@ use crate::prelude::*;
 #[test]
 fn each_documented_event_happens_and_no_others_do() {
     let runtime = |paused| {
-        let builder = &mut Builder::new_current_thread();
-        builder
-            .enable_all()
-            .start_paused(paused)
-            .build()
-            .expect("a runtime")
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_all().start_paused(paused).build();
+        runtime.expect("a runtime")
     };
     let (seen, _guard) = Seen::begin();
     let mut told = BTreeSet::new();
@@ -88,22 +85,17 @@ fn documented() -> Metrics {
 fn scraped(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for line in text.lines() {
-        if let Some((name, kind)) = line
-            .strip_prefix("# TYPE ")
-            .and_then(|it| it.split_once(' '))
-        {
+        let kind = line.strip_prefix("# TYPE ");
+        if let Some((name, kind)) = kind.and_then(|it| it.split_once(' ')) {
             metrics.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
         } else if let Some((series, value)) = line.rsplit_once("} ") {
-            assert!(
-                value.parse::<f64>().expect("a number").is_finite(),
-                "{line}"
-            );
+            let value: f64 = value.parse().expect("a number");
+            assert!(value.is_finite(), "{line}");
             let (name, labels) = series.split_once('{').expect("labels");
             let whole = histogram(name).filter(|it| metrics.contains_key(*it));
             let (_, known) = metrics.get_mut(whole.unwrap_or(name)).expect("a kind");
-            let labels = labels
-                .split("\",")
-                .filter_map(|it| Some(it.split_once('=')?.0.to_owned()));
+            let labels = labels.split("\",").filter_map(|it| it.split_once('='));
+            let labels = labels.map(|(name, _)| name.to_owned());
             known.extend(labels.filter(|it| it != "le"));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower_throttle::test_util::history::History;
 
-use super::{Ended, assert_includes, throttle, words};
+use super::{Ended, assert_has, assert_includes, throttle, words};
 
 /// Simulates with these quotas, which may have spaces, and the words of these options.
 fn ended(quotas: &[&str], options: &str) -> Ended {
@@ -41,14 +41,8 @@ fn the_figures_match_the_departures_and_are_reproducible() {
         assert_includes(&figures, &expected);
         let wait = &figures["wait_seconds"];
         let of = |name: &str| number(&wait[name]);
-        assert!(
-            of("p50") <= of("p99") && of("p99") <= of("longest"),
-            "{wait}"
-        );
-        assert!(
-            of("mean") <= of("longest") && of("longest") < 10.0,
-            "{wait}"
-        );
+        assert!(of("p50") <= of("p99") && of("p99") <= of("longest"));
+        assert!(of("mean") <= of("longest") && of("longest") < 10.0);
     }
 }
 
@@ -83,10 +77,7 @@ fn a_simulation_stops_after_a_million_requests_and_at_its_computing_limit() {
         ("1_000/s", "--duration 365d --callers 10000"),
     ] {
         let (figures, hint) = run(quota, &format!("--patience 50ms {options}"));
-        assert!(
-            hint.starts_with(&format!("{early} 50ms of computing")),
-            "{hint}"
-        );
+        assert_has(&hint, &format!("{early} 50ms of computing"));
         assert_eq!(figures["cut"], "patience");
         let of = |name: &str| number(&figures[name]);
         assert!(of("duration_seconds") < 365.0 * 86_400.0, "{options}");

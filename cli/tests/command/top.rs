@@ -77,11 +77,8 @@ async fn the_budget_limits_the_cost_of_ten_thousand_keys() {
     );
     let pages = pages(&options);
     let cost = CommandStats::of(&server).since(&before);
-    assert_eq!(
-        (cost.calls("keys"), cost.script_calls()),
-        (0, 0),
-        "{cost:?}"
-    );
+    let forbidden = cost.calls("keys") + cost.script_calls();
+    assert_eq!(forbidden, 0, "{cost:?}");
     // One for the budget, and one to detect the end of the scan.
     assert!(cost.calls("scan") <= 2 * REFRESHES, "{cost:?}");
     // `SCAN` may return more names than its `COUNT`.
@@ -118,10 +115,8 @@ async fn a_cluster_is_shown_also_without_one_of_its_servers() {
     let left: Vec<_> = all.iter().filter(is_left).cloned().collect();
     let port = format!("master_port:{}\r\n", cluster.servers[primary].port());
     let info = |it: &RedisServer| it.command::<String>(&["INFO", "replication"]);
-    let replica = cluster
-        .servers
-        .iter()
-        .position(|it| info(it).contains(&port));
+    let mut servers = cluster.servers.iter();
+    let replica = servers.position(|it| info(it).contains(&port));
     // No replica takes over.
     cluster.servers[replica.expect("a replica")].kill9();
     cluster.servers[primary].kill9();
