@@ -10,9 +10,7 @@ use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::Store;
 use tower_throttle::tower::BoxError;
-use tower_throttle::{
-    BuildError, ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key,
-};
+use tower_throttle::{ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key};
 
 use crate::prelude::*;
 
@@ -163,23 +161,17 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
             assert_eq!(error.to_string(), problem);
         }
     }
-    let reserve = |low: f64, lowest: f64| -> Result<Limiter, BuildError> {
-        let builder = Limiter::builder().quota(Quota::per_second(1));
-        let builder = builder.reserve(Priority::Low, low);
-        builder.reserve(Priority::Lowest, lowest).build()
+    let reserve = |low: f64| {
+        let builder = under(&["1/s"]).reserve(Priority::Low, low);
+        builder.reserve(Priority::Lowest, 0.5).build()
     };
-    for (low, problem) in [
-        (-0.1, "reserve: -0.1 is not from 0 to 1"),
-        (1.5, "reserve: 1.5 is not from 0 to 1"),
-        (f64::NAN, "reserve: NaN is not from 0 to 1"),
-        (
-            0.75,
-            "reserve: 1.25 is reserved in all, which is more than 1",
-        ),
-    ] {
-        assert_eq!(reserve(low, 0.5).unwrap_err().to_string(), problem);
+    let problem = |low| reserve(low).unwrap_err().to_string();
+    for low in [-0.1, 1.5, f64::NAN] {
+        assert_eq!(problem(low), format!("reserve: {low} is not from 0 to 1"));
     }
-    assert!(reserve(0.5, 0.5).is_ok());
+    let too_much = "reserve: 1.25 is reserved in all, which is more than 1";
+    assert_eq!(problem(0.75), too_much);
+    assert!(reserve(0.5).is_ok());
 }
 
 /// A server refuses requests of lower levels and of shares that use more than their part first.

@@ -57,14 +57,8 @@ impl Cluster {
             .expect("a redis-cli on the PATH or in REDIS_CLI; scripts/test brings one");
         assert!(created.status.success(), "{created:?}");
         let cluster = Self { servers };
-        cluster.settles();
+        wait_until("the cluster settles", || cluster.is_settled());
         cluster
-    }
-
-    /// Waits until all servers that run agree that all slots are served, and until each replica has what its
-    /// primary has.
-    pub fn settles(&self) {
-        wait_until("the cluster settles", || self.is_settled());
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -113,6 +107,7 @@ impl Cluster {
         self.servers.iter().filter(|it| it.is_running())
     }
 
+    /// All servers that run agree that all slots are served, and each replica has what its primary has.
     fn is_settled(&self) -> bool {
         self.running().all(|server| {
             let info = server.try_command::<String>(&["CLUSTER", "INFO"]);

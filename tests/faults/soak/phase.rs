@@ -201,11 +201,14 @@ impl Phases {
     /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
     fn assert_none_outlives(&self) {
         let server = &self.stage.servers[0];
-        let names = keyspace::names(server).into_iter();
-        let lifetimes = names.filter(|name| *name != CREATED).map(|name| {
-            let millis: i64 = server.command(&["PTTL", &name]);
-            (Duration::from_millis(millis.unsigned_abs()), name)
-        });
+        let names: Vec<String> = server.command(&["KEYS", "*"]);
+        let lifetimes = names
+            .into_iter()
+            .filter(|name| *name != CREATED)
+            .map(|name| {
+                let millis: i64 = server.command(&["PTTL", &name]);
+                (Duration::from_millis(millis.unsigned_abs()), name)
+            });
         let longest = lifetimes.max();
         let is_kept = longest
             .as_ref()
