@@ -5,7 +5,6 @@ use std::io;
 use std::net::TcpListener;
 
 use http::{Request, Response};
-use reqwest_middleware::ClientWithMiddleware;
 use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Charge, Cost, FailureMode, ThrottleLayer, ThrottleMiddleware, key};
@@ -46,18 +45,12 @@ async fn reqwest_settles_to_what_the_response_states() {
         _ => ResponseTemplate::new(200),
     })
     .await;
-    let get = |client: &ClientWithMiddleware, cost: Option<Cost>| {
-        let request = client.get(upstream.uri());
-        match cost {
-            Some(cost) => request.with_extension(cost).send(),
-            None => request.send(),
-        }
-    };
-    get(&client, None).await.expect("a response");
+    let get = || client.get(upstream.uri());
+    get().send().await.expect("a response");
     assert_eq!(left(&limiter).await, (9, Some(90)));
     // The cost in the extensions of the request goes before the function.
-    let response = get(&client, Some(("tokens", 60).into())).await;
-    let response = response.expect("a response");
+    let costly = get().with_extension(Cost::from(("tokens", 60)));
+    let response = costly.send().await.expect("a response");
     assert_eq!(left(&limiter).await, (8, Some(30)));
     let charge: &Charge = response.extensions().get().expect("a charge");
     charge.settle("tokens", 5).expect("it was not settled");
