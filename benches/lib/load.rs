@@ -18,9 +18,7 @@ impl Load {
     }
 }
 
-/// Runs tasks that make one call after another for a given time.
-///
-/// Calls are not cancelled, so the time ends when the last call returns.
+/// Runs tasks that make one call after another for a given time, which ends when the last call returns.
 pub async fn load<C, F>(callers: usize, time: Duration, call: C) -> anyhow::Result<Load>
 where
     C: Fn() -> F + Clone + Send + 'static,

@@ -9,10 +9,7 @@ use tower_throttle::store::{RedisStore, StoreError};
 use crate::load::LIMIT;
 use crate::stage::Stage;
 
-/// One thing that goes wrong under load, and is put right. A new one differs from [`Fault::PLAIN`] in a few
-/// fields.
-///
-/// The [table](crate::table) holds them, and each process of the load finds its own there by name.
+/// One thing that goes wrong under load, and is put right. Each process finds it in the [table](crate::table) by name.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
     /// Its name in the table and in the documentation.

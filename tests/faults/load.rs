@@ -23,8 +23,7 @@ use support::tally::{Count, Tally};
 pub(crate) const LIMIT: u64 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
 
-/// For what lies between a departure and its arrival on a machine that does many other things: a departure
-/// is further than a window and this from the one a limit before it.
+/// For what lies between a departure and its arrival on a machine that does many other things.
 pub(crate) const BUFFER: Duration = Duration::from_millis(200);
 
 pub(crate) const KEYS: usize = 3;

@@ -19,10 +19,8 @@ const CONNECTIONS_PER_SECOND: f64 = 10.0;
 /// The most calls that the line of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// Sets the stage, starts the load, lets it go wrong and puts it right.
-///
-/// Nothing here takes a time that was guessed: it goes on once enough have departed, and only if that takes
-/// far longer than it should is something wrong. Returns the row of the table.
+/// Sets the stage, starts the load, lets it go wrong and puts it right, once enough have departed each time. Returns the
+/// row of the table.
 pub(crate) fn run(fault: &'static Fault) -> String {
     let mut stage = (fault.stage)();
     stage.play("process", fault.name);

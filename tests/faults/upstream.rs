@@ -10,10 +10,7 @@ use tempfile::TempDir;
 
 use support::child::now;
 
-/// Takes requests of a few bytes each.
-///
-/// There is nothing else to do for a request than to be stamped, so it arrives when it departs, as nearly as
-/// a machine with other things to do allows. The requests of a killed process arrive, too.
+/// Takes requests of a few bytes each, which arrive as soon as they depart. Those of a killed process arrive, too.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     dir: TempDir,

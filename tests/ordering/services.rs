@@ -130,7 +130,7 @@ async fn outside_a_timeout_includes_the_wait() {
     answer(service.clone()).await.expect("the first");
     let error = answer(service).await.expect_err("it waits for too long");
     assert!(error.is::<Elapsed>() && start.elapsed() >= SECOND / 2);
-    assert_eq!(arrivals.len(), 1);
+    assert_eq!(arrivals.history().len(), 1);
     answer(throttle).await.expect("the wait is long enough");
     assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
 }
@@ -204,7 +204,7 @@ async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() 
     );
     let service = throttled(&limiter, within(LoadShedLayer::new(), inner));
     assert_eq!(refused(service, 10).await, (9, 0));
-    assert_eq!((arrivals.len(), left(&limiter).await), (1, 0));
+    assert_eq!((arrivals.history().len(), left(&limiter).await), (1, 0));
 }
 
 /// The throttle takes all that the buffer holds.
@@ -226,7 +226,7 @@ async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
     let (arrivals, limiter) = limited(10);
     let inner = within(BufferLayer::new(1), upstream(&arrivals, false, well));
     assert_eq!(refused(throttled(&limiter, inner), 100).await, (0, 0));
-    assert_eq!(arrivals.len(), 100);
+    assert_eq!(arrivals.history().len(), 100);
     arrivals.history().assert_at_most(10, SECOND);
 }
 

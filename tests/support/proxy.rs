@@ -17,11 +17,8 @@ mod pump;
 
 /// Passes bytes between clients and a server on loopback, and can fail in between.
 ///
-/// It runs on a thread and a runtime of its own, so a busy test does not slow it. All methods block the
-/// thread, for milliseconds, and what they say is so when they return. Dropping it closes all connections.
-///
-/// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
-/// the connection is over, or from some moment on nothing comes any more.
+/// It runs on a thread and a runtime of its own, so a busy test does not slow it. Methods block the thread for milliseconds.
+/// As in networks, no bytes are lost in the middle of a connection: they come late, or none come any more.
 pub struct Proxy {
     port: u16,
     state: Arc<State>,

@@ -19,13 +19,10 @@ use crate::signal;
 /// How long a server may take to answer its first `PING`, or to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A `redis-server` process on a loopback port of its own, which keeps nothing on disk.
+/// A `redis-server` process on a loopback port of its own: `$REDIS_SERVER`, or the one on the `PATH`.
 ///
-/// Without persistence, whatever ends the process loses its data: [`kill9`](Self::kill9) followed
-/// by [`restart`](Self::restart) is a server whose state is gone. Dropping it kills and reaps it.
-///
-/// The binary is `$REDIS_SERVER`, or else `redis-server` on the `PATH`. All methods block the
-/// thread, for milliseconds.
+/// It keeps nothing on disk, so its data is gone after [`kill9`](Self::kill9) and [`restart`](Self::restart). Dropping it
+/// kills it. All methods block the thread, for milliseconds.
 #[derive(Debug)]
 pub struct RedisServer {
     binary: OsString,

@@ -5,9 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Stops a process in its tracks; returns once it no longer runs.
-///
-/// Its connections stay open and unanswered, which is what a hung host looks like.
+/// Stops a process; returns once it no longer runs. Its connections stay open and unanswered, as those of a hung host.
 pub fn freeze(pid: u32) {
     send("STOP", pid);
     // The signal is sent but not yet obeyed; only Linux lets us see when it is.

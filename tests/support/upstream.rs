@@ -7,13 +7,10 @@ use tower_throttle::test_util::history::History;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-/// A `wiremock` server on a loopback port.
+/// A `wiremock` server on a loopback port, with a thread of its own.
 ///
-/// `wiremock` has one thread of its own, so a busy test runtime does not delay the record. It records a request after it
-/// has read all of it, one after another. On a loaded machine, requests are recorded closer together than they came: a
-/// limit that is exact for departures needs a buffer to be exact here.
-///
-/// Do not pause the clock in a test that uses it: tokio would take the wait for a socket for idleness.
+/// On a loaded machine, requests are recorded closer together than they came: a limit that is exact for departures needs
+/// a buffer to be exact here. Do not pause the clock: tokio would take the wait for a socket for idleness.
 #[derive(Debug)]
 pub struct Upstream {
     server: MockServer,
