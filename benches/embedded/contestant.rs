@@ -32,7 +32,7 @@ const NAME: &str = "api.example.com";
 
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) is_layer: bool,
     pub(crate) is_bound: bool,
     /// Creates the calls of one thread; those of all threads share a limiter.
     pub(crate) start: Box<dyn Fn() -> Calls>,
@@ -41,17 +41,11 @@ pub(crate) struct Contestant {
 /// Makes this many calls, and returns the number of permits.
 pub(crate) type Calls = Box<dyn FnMut(u64) -> u64 + Send>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Limiter,
-    Layer,
-}
-
 impl Contestant {
     pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
         let contestant = |name, is_bound, start| Self {
             name,
-            kind: Kind::Limiter,
+            is_layer: false,
             is_bound,
             start,
         };
@@ -111,7 +105,7 @@ impl Contestant {
         };
         Self {
             name,
-            kind: Kind::Layer,
+            is_layer: true,
             is_bound,
             start: Box::new(start),
         }

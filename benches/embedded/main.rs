@@ -21,7 +21,7 @@ use clap::Parser as _;
 use tokio::runtime::Handle;
 use tower_throttle_benches::{Options, Output, Rounds, Table, begin, figure, ratio, text, turns};
 
-use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
+use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR};
 
 /// Long enough for all limiters to drop expired entries.
 const WARM_UP: u64 = 100_000;
@@ -63,8 +63,8 @@ fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Resul
         calls[0](WARM_UP);
     }
     for (_, place) in turns(output.count(ROUNDS) as usize, all.len()) {
-        let Contestant { name, kind, .. } = &all[place];
-        if threads > 1 && *kind == Kind::Layer {
+        let Contestant { name, is_layer, .. } = &all[place];
+        if threads > 1 && *is_layer {
             continue;
         }
         let start = Instant::now();
@@ -113,9 +113,9 @@ fn show(all: &[Contestant], [one, two]: [&Rounds; 2], output: &mut Output) {
     );
     let bare = place("none");
     for (place, contestant) in all.iter().enumerate() {
-        let Contestant { name, kind, .. } = contestant;
+        let Contestant { name, is_layer, .. } = contestant;
         let allocations = ratio(contestant.allocations());
-        if *kind == Kind::Layer {
+        if *is_layer {
             let permits = one.excess(place, bare, acquire);
             layers.row([
                 text(*name),
