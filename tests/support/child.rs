@@ -19,9 +19,6 @@ const ROLE: &str = "TEST_CHILD_ROLE";
 /// Precedes what the child says, which the test harness may put behind text of its own.
 const MARK: &str = "@child ";
 
-/// The first thing a child says: without it, a misspelt test name would be a silent success.
-const HELLO: &str = "has taken its role";
-
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that [`spawn`] started. Dropping it kills and reaps it.
@@ -33,8 +30,8 @@ pub struct Child {
     lines: Receiver<String>,
 }
 
-/// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]; returns
-/// once it has taken it. Its other output is dropped, except stderr.
+/// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]. Its other
+/// output is dropped, except stderr.
 pub fn spawn(test: &str, role: &str) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
@@ -56,14 +53,12 @@ pub fn spawn(test: &str, role: &str) -> Child {
         }
     });
     let name = format!("{test} as {role}");
-    let child = Child {
+    Child {
         name,
         process,
         stdin,
         lines,
-    };
-    assert_eq!(child.next_line(PATIENCE), HELLO, "{}", child.name);
-    child
+    }
 }
 
 impl Child {
@@ -160,7 +155,6 @@ fn heard() -> &'static Mutex<Receiver<String>> {
             // The parent has ended.
             process::exit(1);
         });
-        say(HELLO);
         Mutex::new(receive)
     })
 }
