@@ -105,7 +105,7 @@ async fn a_clock_that_is_set_forward_and_back() {
         join_all(loads.each_ref().map(|it| it.goes_on(LIMIT as usize * 3))).await;
         settable.set(seconds);
         for stall in join_all(loads.each_ref().map(|it| it.goes_on(1))).await {
-            assert!(stall < REST + WINDOW + Duration::from_secs(3), "{stall:?}");
+            assert!(stall < REST + WINDOW + 10 * SECOND, "{stall:?}");
         }
     }
     assert!((settable.seconds() - start + 3_600).abs() < 100, "not set");
