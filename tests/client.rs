@@ -9,10 +9,8 @@ use tower_throttle::{ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::prelude::*;
 
-/// Sends a request to a URL.
 pub(crate) type Sender = BoxCloneSyncService<(Method, String), reqwest::Response, BoxError>;
 
-/// The adapters for clients, with their defaults.
 pub(crate) const ADAPTERS: [fn(&Limiter) -> Sender; 2] = [
     |limiter| by_middleware(ThrottleMiddleware::new(limiter.clone())),
     |limiter| by_layer(ThrottleLayer::new(limiter.clone())),

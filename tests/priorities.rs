@@ -10,9 +10,7 @@ use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::store::Store;
 use tower_throttle::tower::BoxError;
-use tower_throttle::{
-    BuildError, ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key,
-};
+use tower_throttle::{ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key};
 
 use crate::prelude::*;
 
@@ -20,7 +18,6 @@ fn limiter(quota: Quota, store: impl Store) -> Limiter {
     build(Limiter::builder().quota(quota).store(store))
 }
 
-/// The priority and the tenant of a request.
 type Sender = (Priority, &'static str);
 type Throttled = BoxCloneService<Request<Sender>, Response<HeldBody<String>>, BoxError>;
 
@@ -32,7 +29,6 @@ fn share(request: &Request<Sender>) -> Option<Share> {
     Some(Share::new(request.body().1, 1))
 }
 
-/// Records the requests that depart.
 fn recorder(
     departed: UnboundedSender<Sender>,
 ) -> impl Service<Request<Sender>, Response = Response<String>, Error = Infallible, Future: Send>
@@ -165,23 +161,17 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
             assert_eq!(error.to_string(), problem);
         }
     }
-    let reserve = |low: f64, lowest: f64| -> Result<Limiter, BuildError> {
-        let builder = Limiter::builder().quota(Quota::per_second(1));
-        let builder = builder.reserve(Priority::Low, low);
-        builder.reserve(Priority::Lowest, lowest).build()
+    let reserve = |low: f64| {
+        let builder = under(&["1/s"]).reserve(Priority::Low, low);
+        builder.reserve(Priority::Lowest, 0.5).build()
     };
-    for (low, problem) in [
-        (-0.1, "reserve: -0.1 is not from 0 to 1"),
-        (1.5, "reserve: 1.5 is not from 0 to 1"),
-        (f64::NAN, "reserve: NaN is not from 0 to 1"),
-        (
-            0.75,
-            "reserve: 1.25 is reserved in all, which is more than 1",
-        ),
-    ] {
-        assert_eq!(reserve(low, 0.5).unwrap_err().to_string(), problem);
+    let problem = |low| reserve(low).unwrap_err().to_string();
+    for low in [-0.1, 1.5, f64::NAN] {
+        assert_eq!(problem(low), format!("reserve: {low} is not from 0 to 1"));
     }
-    assert!(reserve(0.5, 0.5).is_ok());
+    let too_much = "reserve: 1.25 is reserved in all, which is more than 1";
+    assert_eq!(problem(0.75), too_much);
+    assert!(reserve(0.5).is_ok());
 }
 
 /// A server refuses requests of lower levels and of shares that use more than their part first.
@@ -191,10 +181,8 @@ async fn a_server_refuses_first_what_would_wait_longest() {
     let layer = layer.inbound(key::constant("a"), FailureMode::Closed);
     let layer = layer.max_wait(SECOND * 21 / 10);
     let (departed, _departures) = unbounded_channel();
-    let service = layer
-        .priority(priority)
-        .share(share)
-        .layer(recorder(departed));
+    let layer = layer.priority(priority).share(share);
+    let service = layer.layer(recorder(departed));
     let mut answers = Vec::new();
     // Three times as much as can depart in time. The least and the most that are refused.
     for (sender, count, refused) in [

@@ -15,7 +15,6 @@ use crate::telemetry::seen::Seen;
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The longest wait of a request.
 const MAX_WAIT: Duration = Duration::from_millis(800);
 
 /// The time that a key rests: a window and a second.
@@ -106,7 +105,7 @@ async fn a_clock_that_is_set_forward_and_back() {
         join_all(loads.each_ref().map(|it| it.goes_on(LIMIT as usize * 3))).await;
         settable.set(seconds);
         for stall in join_all(loads.each_ref().map(|it| it.goes_on(1))).await {
-            assert!(stall < REST + WINDOW + Duration::from_secs(3), "{stall:?}");
+            assert!(stall < REST + WINDOW + 10 * SECOND, "{stall:?}");
         }
     }
     assert!((settable.seconds() - start + 3_600).abs() < 100, "not set");
@@ -139,7 +138,7 @@ async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
     let (seen, _guard) = Seen::begin();
     let start = Instant::now();
     let mut round = 0_u32;
-    while start.elapsed() < Duration::from_secs(5) {
+    while start.elapsed() < 3 * SECOND {
         round += 1;
         let load = Load::of("a", &limiters);
         // Requests that are cancelled, and permits that are not used.

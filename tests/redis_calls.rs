@@ -1,34 +1,42 @@
 //! The calls that a limiter makes, servers that fail or do not answer, and transactions that are overtaken.
 
+use std::future::ready;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, assert_readable, everything, store_error};
-use support::monitor::{Monitor, Sent};
-use support::proxy::Proxy;
 use support::redis_server::connect;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{self, TcpStream};
+use tower_throttle::Recovery;
 use tower_throttle::store::Store as _;
-use tower_throttle::{Outage, Recovery};
 
 use crate::prelude::*;
 
-/// The commands that clients sent, but for those that set up a connection; and those that scripts ran.
-async fn finish(monitor: Monitor, server: &RedisServer) -> [Vec<String>; 2] {
-    let seen = monitor.finish(server).await.into_iter();
-    let setup = |it: &Sent| ["client", "info", "subscribe"].contains(&&*it.name);
-    let (scripted, sent): (Vec<_>, Vec<_>) = seen.partition(|it| it.is_scripted);
-    let sent = sent.into_iter().filter(|it| !setup(it));
-    let names = |it: Sent| it.name;
-    [
-        sent.map(names).collect(),
-        scripted.into_iter().map(names).collect(),
-    ]
+/// The commands that reach the server during the work: those of clients, except to set up a connection, and those that
+/// scripts run.
+async fn observed(server: &RedisServer, work: impl Future<Output = ()>) -> [Vec<String>; 2] {
+    const END: &str = "the monitor ends here";
+    let monitor = server.client().get_async_monitor().await;
+    let lines = monitor.expect("a connection").into_on_message::<String>();
+    work.await;
+    server.command::<String>(&["ECHO", END]);
+    let lines: Vec<_> = bounded(
+        lines
+            .take_while(|line| ready(!line.contains(END)))
+            .collect(),
+    )
+    .await;
+    // `1700000000.123456 [0 127.0.0.1:5555] "evalsha" "6b1b…" "0"`, and `[0 lua]` for scripts.
+    let name = |line: &String| line.split('"').nth(1).expect("a name").to_ascii_lowercase();
+    let (scripted, sent): (Vec<_>, Vec<_>) = lines.iter().partition(|it| it.contains(" lua] "));
+    let setup = |name: &String| ["client", "info", "subscribe"].contains(&&**name);
+    let sent = sent.into_iter().map(name).filter(|name| !setup(name));
+    [sent.collect(), scripted.into_iter().map(name).collect()]
 }
 
 #[tokio::test]
@@ -44,44 +52,23 @@ async fn sends_nothing_but_one_script_for_each_call_once_the_server_knows_it() {
         server.command::<()>(&["FLUSHALL"]);
         let limiter = build(builder.store(server.store().await));
         limiter.acquire("first").await.expect("a permit");
-        let monitor = Monitor::start(&server).await;
-        let permit = limiter.acquire("a").await.expect("a permit");
-        limiter.acquire("b").await.expect("a permit");
-        let [sent, _] = finish(monitor, &server).await;
+        let mut permits = Vec::new();
+        let acquire = async {
+            for key in ["a", "b"] {
+                permits.push(limiter.acquire(key).await.expect("a permit"));
+            }
+        };
+        let [sent, _] = observed(&server, acquire).await;
         assert_eq!(sent, ["evalsha"; 2]);
 
-        let before = CommandStats::of(&server).script_calls();
-        let monitor = Monitor::start(&server).await;
-        permit.forfeit();
-        let calls = async || CommandStats::of(&server).script_calls() > before;
-        eventually("the departure is returned", calls).await;
-        let [sent, scripted] = finish(monitor, &server).await;
+        let forfeit = async {
+            permits.remove(0).forfeit();
+            eventually("it is returned", async || limiter.queues() == 0).await;
+        };
+        let [sent, scripted] = observed(&server, forfeit).await;
         assert!(sent.iter().all(|name| name == "evalsha"), "{sent:?}");
         let is_documented = |name: &String| documented.contains(&&**name);
         assert!(scripted.iter().all(is_documented), "{scripted:?}");
-    }
-}
-
-/// To open the connection; to name the client; for the identity of the server; for its clock; for the permit, with the
-/// text of the script. Nudges have a connection of their own. A request that a busy machine delays may take another call.
-#[tokio::test]
-async fn the_first_permit_of_a_process_takes_five_round_trips() {
-    let server = RedisServer::start();
-    for lazily in [false, true] {
-        let first = async || {
-            server.command::<()>(&["SCRIPT", "FLUSH"]);
-            let proxy = Proxy::start(server.port());
-            let store = match lazily {
-                true => RedisStore::connect_lazy(&proxy.url()),
-                false => RedisStore::connect(&proxy.url()).await,
-            };
-            let store = store.expect("a store").timeout(PATIENCE);
-            let limiter = build(under(&["100/s"]).store(store));
-            bounded(limiter.acquire("a")).await.expect("a permit");
-            let round_trips = proxy.round_trips();
-            *round_trips.iter().max().expect("a connection") < 5
-        };
-        eventually("it takes five round trips", first).await;
     }
 }
 
@@ -188,50 +175,35 @@ async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
     server.restart();
     for _ in 0..3 {
         // No request of any kind gets a permit.
-        let acquire = || limiter.acquire("a").max_wait(Duration::from_millis(100));
-        let waits = bounded(acquire()).await.err();
-        let ran = bounded(acquire().run(async || unreachable!("it ran"))).await;
-        let ran: Result<(), _> = ran;
+        let waits = limiter.acquire("a").max_wait(100 * MS);
+        let waits = bounded(waits).await.err();
         let tries = bounded(limiter.try_acquire("a")).await.err();
-        for error in [waits, ran.err(), tries] {
+        for error in [waits, tries] {
             assert_readable(store_error(&error.expect("the store does not answer")));
         }
     }
 }
 
 #[tokio::test]
-async fn the_timeout_bounds_a_connection_manager_that_never_gives_up() {
+async fn a_connection_manager_that_never_gives_up_and_one_that_is_made_lazily_survive_an_outage() {
     let mut server = RedisServer::start();
     let config = ConnectionManagerConfig::new().set_number_of_retries(1_000);
     let manager = ConnectionManager::new_with_config(server.client(), config).await;
-    let store = RedisStore::from(manager.expect("a connection"));
-    let store = store.timeout(Duration::from_millis(200));
+    let url = server.url();
     server.kill9();
-    for _ in 0..3 {
-        let error = bounded(store.ping(&"any".into())).await;
-        assert!(error.expect_err("no server").is_outage());
+    let lazy = RedisStore::connect_lazy(&url).expect("a URL");
+    let stores = [manager.expect("a connection").into(), lazy];
+    let stores = stores.map(|it| it.timeout(Duration::from_millis(200)));
+    for store in &stores {
+        for _ in 0..3 {
+            let error = bounded(store.ping(&"any".into())).await;
+            assert!(error.expect_err("no server").is_outage());
+        }
     }
     server.restart();
-    let limiter = build(under(&["1000/h"]).store(store));
-    eventually("it recovers", async || limiter.acquire("a").await.is_ok()).await;
-}
-
-#[tokio::test]
-async fn a_process_starts_while_redis_is_down_and_shares_its_quota_later() {
-    let mut server = RedisServer::start();
-    let url = server.url();
-    server.stop();
-    let store = RedisStore::connect_lazy(&url).expect("a URL");
-    let local = Outage::Local { share: 0.5 };
-    let limiter = build(under(&["10/h"]).store(store).outage(local));
-    let permit = bounded(limiter.acquire("a")).await;
-    permit.expect("a permit of this process");
-    server.restart();
-    eventually("it recovers", async || !limiter.health().is_out()).await;
-    bounded(limiter.acquire("a")).await.expect("a permit");
-    let other = build(under(&["10/h"]).store(server.store().await));
-    let snapshot = bounded(other.peek("a")).await.expect("an answer");
-    assert_eq!(snapshot.remaining(), 9);
+    for limiter in stores.map(|it| build(under(&["1000/h"]).store(it))) {
+        eventually("it recovers", async || limiter.acquire("a").await.is_ok()).await;
+    }
 }
 
 /// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.

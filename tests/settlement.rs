@@ -57,11 +57,9 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
         let charge = permit.into_charge();
         assert!(!attempt(60).await.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (9, Some(20)));
-        let free = limiter
-            .acquire("a")
-            .cost(Cost::from(2).of("tokens", 0))
-            .now();
-        assert!(free.await.unwrap().is_granted());
+        let free = Cost::from(2).of("tokens", 0);
+        let free = limiter.acquire("a").cost(free).now().await;
+        assert!(free.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (7, Some(20)));
 
         let waiting = [(); 5].map(|()| tokio::spawn(limiter.acquire("a").cost_of("tokens", 30)));
@@ -114,16 +112,6 @@ async fn a_request_that_needs_two_units_is_not_starved() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_higher_cost_is_debt_until_the_window_has_room() {
-    let limiter = limiter(2 * SECOND, 10, 100, FailingStore::new(MemoryStore::new()));
-    let begun = Instant::now();
-    let charge = depart(&limiter, 50).await;
-    charge.settle("tokens", 170).unwrap();
-    depart(&limiter, 10).await;
-    assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
-}
-
 #[tokio::test]
 async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
     let redis = RedisServer::start();
@@ -151,10 +139,8 @@ async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
 
         let charge = depart(&limiter, 40).await;
         let problem = |unit, cost| charge.settle(unit, cost).unwrap_err().to_string();
-        assert_eq!(
-            problem("bytes", 1),
-            "cannot settle bytes, as the quotas count requests, tokens"
-        );
+        let expected = "cannot settle bytes, as the quotas count requests, tokens";
+        assert_eq!(problem("bytes", 1), expected);
         charge.settle("tokens", 30).unwrap();
         assert_eq!(problem("tokens", 20), "tokens were settled before");
         let again = charge.clone().settle_to(&Cost::from(0).of("tokens", 0));
@@ -229,19 +215,4 @@ async fn lost_answers_to_corrections_only_make_the_limiter_stricter() {
         let used = 10_000 - tokens.unwrap();
         assert!((actual..=most).contains(&used), "{used} used of {actual}");
     }
-}
-
-#[tokio::test]
-async fn corrections_wait_for_the_end_of_an_outage() {
-    let store = FailingStore::new(MemoryStore::new());
-    let limiter = limiter(60 * SECOND, 10, 100, store.clone());
-    let charges = [depart(&limiter, 50).await, depart(&limiter, 50).await];
-    store.fail_with(Fault::Unreachable);
-    charges[0].settle("tokens", 20).unwrap();
-    sleep(SECOND / 10).await;
-    charges[1].settle("tokens", 20).unwrap();
-    sleep(SECOND / 10).await;
-    store.recover();
-    let departed = timeout(10 * SECOND, depart(&limiter, 60)).await;
-    departed.expect("the corrections were sent");
 }

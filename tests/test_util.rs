@@ -1,56 +1,12 @@
-//! The utilities for users' tests do what they promise: a manual clock, and a store that fails.
+//! The store for users' tests fails as it promises.
 
 use tower_throttle::store::contents::{Command, Operation};
 use tower_throttle::store::{Call, Store};
-use tower_throttle::test_util::ManualClock;
 
 use crate::prelude::*;
 
-const TICK: Duration = Duration::from_micros(1);
-
-fn by(clock: &ManualClock, quota: &str) -> Limiter {
-    let store = MemoryStore::with_clock(clock.clone());
-    let limiter = under(&[quota]).store(store).build();
-    limiter.expect("a valid policy")
-}
-
-async fn granted(limiter: &Limiter) -> bool {
-    let decision = limiter.try_acquire("a").await;
-    decision.expect("a decision").is_granted()
-}
-
-async fn delay(limiter: &Limiter) -> Duration {
-    limiter.peek("a").await.expect("an answer").delay()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_is_refused_until_the_tick_at_which_its_delay_ends() {
-    for text in [
-        "3/h",
-        "3/h sliding-buckets buckets=6",
-        "3/h spacing",
-        "3/h gcra burst=2",
-        "3/h leaky-bucket capacity=5",
-        "3/d fixed-window",
-        "3/d fixed-window start=first-request",
-    ] {
-        let clock = ManualClock::new();
-        let limiter = by(&clock, text);
-        for _ in 0..3 {
-            while granted(&limiter).await {}
-            let promised = delay(&limiter).await;
-            clock.advance(promised - TICK);
-            assert!(!granted(&limiter).await, "{text}");
-            assert_eq!(delay(&limiter).await, TICK, "{text}");
-            clock.advance(TICK);
-            assert!(granted(&limiter).await, "{text}");
-        }
-    }
-}
-
 fn limiter(store: impl Store) -> Limiter {
-    let limiter = Limiter::builder().quota(Quota::per_hour(10)).store(store);
-    limiter.build().expect("a valid policy")
+    build(under(&["10/h"]).store(store))
 }
 
 #[tokio::test(start_paused = true)]

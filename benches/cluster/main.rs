@@ -25,7 +25,7 @@ const KEYS: u64 = 100_000;
 const TIME: Duration = Duration::from_secs(2);
 
 fn main() -> anyhow::Result<()> {
-    measure("Measures permits on a Redis Cluster", 0, run)
+    measure(0, run)
 }
 
 /// A limiter, and connections to its servers for their counters.
@@ -53,7 +53,6 @@ impl Contestant {
         })
     }
 
-    /// The CPU time of all servers, in microseconds.
     async fn cpu(&mut self) -> anyhow::Result<f64> {
         let mut cpu = 0.0;
         for server in &mut self.servers {

@@ -46,7 +46,7 @@ struct InProgress {
 }
 
 fn main() -> anyhow::Result<()> {
-    measure("Measures places of requests in progress", 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {
@@ -98,7 +98,6 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
 }
 
 impl Places {
-    /// Works in a place.
     async fn visit(&self, work: impl Future<Output = ()>) -> anyhow::Result<()> {
         match self {
             Self::Ours(limiter) => {

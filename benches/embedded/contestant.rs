@@ -30,11 +30,9 @@ const BURST: u32 = 1_000_000_000;
 const RATE: u32 = 1_000_000;
 const NAME: &str = "api.example.com";
 
-/// A way to get permits.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    /// True if a bound applies.
+    pub(crate) is_layer: bool,
     pub(crate) is_bound: bool,
     /// Creates the calls of one thread; those of all threads share a limiter.
     pub(crate) start: Box<dyn Fn() -> Calls>,
@@ -43,17 +41,11 @@ pub(crate) struct Contestant {
 /// Makes this many calls, and returns the number of permits.
 pub(crate) type Calls = Box<dyn FnMut(u64) -> u64 + Send>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Limiter,
-    Layer,
-}
-
 impl Contestant {
     pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
         let contestant = |name, is_bound, start| Self {
             name,
-            kind: Kind::Limiter,
+            is_layer: false,
             is_bound,
             start,
         };
@@ -113,7 +105,7 @@ impl Contestant {
         };
         Self {
             name,
-            kind: Kind::Layer,
+            is_layer: true,
             is_bound,
             start: Box::new(start),
         }
@@ -209,7 +201,6 @@ fn leaky_bucket() -> Box<dyn Fn() -> Calls> {
 type Bare = tower::util::ServiceFn<fn(Request<()>) -> Answer>;
 type Answer = Ready<Result<Response<Body>, Infallible>>;
 
-/// The service in this layer.
 fn with<L: Layer<Bare>>(layer: L) -> impl Fn() -> L::Service {
     move || layer.layer(service_fn(answer as fn(_) -> _))
 }

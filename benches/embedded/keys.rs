@@ -18,7 +18,6 @@ const KEYS: u32 = 1_000_000;
 const LIMIT: u32 = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ROUNDS: usize = 15;
-/// Number of requests of each limiter in a round.
 const BLOCK: usize = 50_000;
 
 /// Makes one request of each of these keys, and returns the number of permits.

@@ -17,10 +17,11 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::ensure;
+use clap::Parser as _;
 use tokio::runtime::Handle;
-use tower_throttle_benches::{Output, Rounds, Table, begin, figure, ratio, text, turns};
+use tower_throttle_benches::{Options, Output, Rounds, Table, begin, figure, ratio, text, turns};
 
-use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR, Kind};
+use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR};
 
 /// Long enough for all limiters to drop expired entries.
 const WARM_UP: u64 = 100_000;
@@ -31,7 +32,7 @@ const MOST_TO_GOVERNOR: [(usize, &str, f64); 2] = [(1, "one thread", 1.3), (2, "
 const MOST_OF_LAYER: f64 = 1.2;
 
 fn main() -> anyhow::Result<()> {
-    let mut output = Output::parse("Compares permits within one process with other limiters");
+    let mut output = Output::new(Options::parse());
     // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -47,7 +48,8 @@ fn main() -> anyhow::Result<()> {
     show(&all, [&times[0], &times[1]], &mut output);
     begin("a million keys");
     keys::measure(&mut output)?;
-    output.finish()
+    output.finish();
+    Ok(())
 }
 
 /// Nanoseconds per call. Only one thread calls layers.
@@ -61,24 +63,21 @@ fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Resul
         calls[0](WARM_UP);
     }
     for (_, place) in turns(output.count(ROUNDS) as usize, all.len()) {
-        let Contestant { name, kind, .. } = &all[place];
-        if threads > 1 && *kind == Kind::Layer {
+        let Contestant { name, is_layer, .. } = &all[place];
+        if threads > 1 && *is_layer {
             continue;
         }
         let start = Instant::now();
         let granted = block(&mut calls[place]);
         let time = start.elapsed();
         let calls = BLOCK * threads as u64;
-        ensure!(
-            granted > calls / 100 * 99,
-            "{name}: {granted} of {calls} permits were granted"
-        );
+        let is_granted = granted > calls / 100 * 99;
+        ensure!(is_granted, "{name}: {granted} of {calls} were granted");
         times.push(place, time.as_secs_f64() * 1e9 / calls as f64);
     }
     Ok(times)
 }
 
-/// The number of granted permits.
 fn block(calls: &mut [Calls]) -> u64 {
     if let [calls] = calls {
         return calls(BLOCK);
@@ -114,9 +113,9 @@ fn show(all: &[Contestant], [one, two]: [&Rounds; 2], output: &mut Output) {
     );
     let bare = place("none");
     for (place, contestant) in all.iter().enumerate() {
-        let Contestant { name, kind, .. } = contestant;
+        let Contestant { name, is_layer, .. } = contestant;
         let allocations = ratio(contestant.allocations());
-        if *kind == Kind::Layer {
+        if *is_layer {
             let permits = one.excess(place, bare, acquire);
             layers.row([
                 text(*name),

@@ -17,8 +17,7 @@ use support::redis_server::RedisServer;
 use tower_throttle_benches::measure;
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares one busy key with other limiters";
-    measure(about, 1, async |output| {
+    measure(1, async |output| {
         let server = RedisServer::start();
         permits::measure(&server, output).await?;
         decisions::measure(&server, output).await

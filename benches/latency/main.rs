@@ -22,7 +22,6 @@ use tower_throttle_benches::{
 };
 
 const ROUNDS: usize = 7;
-/// Number of calls of each kind in a round.
 const CALLS: u32 = 2_000;
 /// Number of calls in a block that measures the cost for Redis.
 const BLOCK: u32 = 250;
@@ -62,8 +61,7 @@ enum Tokens {
 }
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares a free permit for one caller with simpler calls to Redis";
-    measure(about, 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

@@ -13,7 +13,6 @@ use crate::peers::{Peer, Rate};
 use crate::redis::store;
 use support::redis_server::RedisServer;
 
-/// This crate, or a limiter that calls Redis for each permit.
 #[derive(Clone)]
 pub enum Contestant {
     Ours(Limiter),
@@ -23,11 +22,9 @@ pub enum Contestant {
 /// A key, and the departures through this crate if they are recorded.
 pub type Recorded = (Key, Option<Departures>);
 
-/// Rates per second.
 pub struct Decisions {
     pub decisions: f64,
     pub permits: f64,
-    /// The number of decisions.
     pub count: f64,
 }
 

@@ -25,11 +25,6 @@ impl Departures {
         }
     }
 
-    /// The number of departures so far.
-    pub fn count(&self) -> usize {
-        self.0.lock().len()
-    }
-
     /// Fails if a window holds more than the limit.
     pub fn check(&self, limit: u32, window: Duration) -> anyhow::Result<()> {
         let departures = self.0.lock();

@@ -2,7 +2,7 @@
 //! departures that are checked, and counters of Redis.
 //!
 //! `cargo bench -p tower-throttle-benches --bench NAME` runs one benchmark, and `scripts/bench` all of them. Options follow
-//! `--`: `--check` fails if a bound is missed, `--quick` takes a tenth of the time, and `--json` prints lines of JSON.
+//! `--`: `--quick` takes a tenth of the time.
 
 mod contestant;
 mod departures;
@@ -14,6 +14,7 @@ mod redis;
 mod rounds;
 
 use anyhow::bail;
+use clap::Parser as _;
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,19 +22,17 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use self::contestant::{Contestant, Recorded};
 pub use self::departures::Departures;
 pub use self::load::{Load, load};
-pub use self::output::{Cell, Options, Output, Table, count, figure, ratio, text};
+pub use self::output::{Options, Output, Table, count, figure, ratio, text};
 pub use self::peers::{Peer, Rate};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 
-/// Runs a benchmark with the options of the command line, on this thread and so many others. `about` is the first line
-/// of the help.
+/// Runs a benchmark with the options of the command line, on this thread and so many others.
 pub fn measure(
-    about: &'static str,
     workers: usize,
     run: impl AsyncFnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    measure_into(Output::parse(about), workers, run)
+    measure_into(Output::new(Options::parse()), workers, run)
 }
 
 /// Runs until the end or a signal. Servers of the benchmark end in both cases.
@@ -57,7 +56,8 @@ pub fn measure_into(
             _ = terminated.recv() => bail!("terminated"),
         }
     })?;
-    output.finish()
+    output.finish();
+    Ok(())
 }
 
 /// Reports the current part on stderr.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use tokio::sync::Barrier;
 
-/// The number of calls, and the total time.
 pub struct Load {
     pub calls: f64,
     pub time: Duration,
@@ -19,9 +18,7 @@ impl Load {
     }
 }
 
-/// Runs tasks that make one call after another for a given time.
-///
-/// Calls are not cancelled, so the time ends when the last call returns.
+/// Runs tasks that make one call after another for a given time, which ends when the last call returns.
 pub async fn load<C, F>(callers: usize, time: Duration, call: C) -> anyhow::Result<Load>
 where
     C: Fn() -> F + Clone + Send + 'static,

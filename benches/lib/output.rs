@@ -1,20 +1,12 @@
-//! Prints figures and checks bounds: [`Output`].
+//! Prints figures and bounds: [`Output`].
 
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::ensure;
-use clap::{Args, Command, FromArgMatches};
-use serde_json::{Map, Value, json};
+use clap::Parser;
 
-#[derive(Args)]
+#[derive(Parser)]
 pub struct Options {
-    /// Print a line of JSON for each row and each bound
-    #[arg(long)]
-    json: bool,
-    /// Fail if a bound is not met
-    #[arg(long)]
-    check: bool,
     /// Run for a tenth of the time, as a smoke test; figures are inaccurate, and bounds may be missed
     #[arg(long)]
     quick: bool,
@@ -23,61 +15,45 @@ pub struct Options {
     bench: bool,
 }
 
-/// Prints tables as they are ready, and checks the bounds at the end.
+/// Prints tables as they are ready, and the bounds at the end.
 pub struct Output {
     options: Options,
-    bounds: Vec<Bound>,
+    bounds: Vec<String>,
 }
 
 pub struct Table {
     name: &'static str,
-    columns: Vec<&'static str>,
-    rows: Vec<Vec<Cell>>,
+    lines: Vec<Vec<String>>,
 }
 
-pub enum Cell {
-    Text(String),
-    /// A number with this many decimal places, of which one and two are left out from 100 on.
-    Number(f64, usize),
+pub fn text(text: impl Into<String>) -> String {
+    text.into()
 }
 
-pub fn text(text: impl Into<String>) -> Cell {
-    Cell::Text(text.into())
+pub fn count(count: impl Into<f64>) -> String {
+    in_groups(count.into().trunc())
 }
 
-pub fn count(count: impl Into<f64>) -> Cell {
-    Cell::Number(count.into().trunc(), 0)
+pub fn figure(value: f64) -> String {
+    number(value, 1)
 }
 
-pub fn figure(value: f64) -> Cell {
-    Cell::Number(value, 1)
+pub fn ratio(value: f64) -> String {
+    number(value, 2)
 }
 
-pub fn ratio(value: f64) -> Cell {
-    Cell::Number(value, 2)
-}
-
-/// A bound on a figure.
-struct Bound {
-    claim: String,
-    value: f64,
-    /// "most" or "least".
-    side: &'static str,
-    limit: f64,
+/// With this many decimal places, or none from 100 on.
+fn number(value: f64, places: usize) -> String {
+    match value >= 100.0 {
+        true => in_groups(value),
+        false => format!("{value:.places$}"),
+    }
 }
 
 /// Divisor of times and counts with `--quick`.
 const QUICK: u32 = 10;
 
 impl Output {
-    /// With the options of the command line.
-    #[must_use]
-    pub fn parse(about: &'static str) -> Self {
-        let command = Command::new(env!("CARGO_PKG_NAME")).about(about);
-        let matches = Options::augment_args(command).get_matches();
-        Self::new(Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
-    }
-
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -90,7 +66,6 @@ impl Output {
         time / self.divisor()
     }
 
-    /// This count, reduced with `--quick`.
     pub fn count(&self, count: u32) -> u32 {
         (count / self.divisor()).max(1)
     }
@@ -100,95 +75,45 @@ impl Output {
     }
 
     pub fn table(&self, table: &Table) {
-        if self.options.json {
-            table.lines().for_each(|line| println!("{line}"));
-        } else {
-            println!("{table}");
-        }
+        println!("{table}");
     }
 
-    pub fn at_most(&mut self, claim: impl Into<String>, value: f64, most: f64) {
-        self.bound(claim.into(), value, "most", most);
-    }
-
-    pub fn at_least(&mut self, claim: impl Into<String>, value: f64, least: f64) {
-        self.bound(claim.into(), value, "least", least);
-    }
-
-    fn bound(&mut self, claim: String, value: f64, side: &'static str, limit: f64) {
-        self.bounds.push(Bound {
-            claim,
-            value,
-            side,
-            limit,
-        });
-    }
-
-    /// Prints the bounds. Fails with `--check` if a bound is not met.
-    pub fn finish(self) -> anyhow::Result<()> {
-        for bound in &self.bounds {
-            match self.options.json {
-                true => println!("{}", bound.line()),
-                false => println!("{bound}"),
-            }
-        }
-        let missed = self.bounds.iter().filter(|bound| !bound.is_met()).count();
-        let count = self.bounds.len();
-        ensure!(
-            missed == 0 || !self.options.check,
-            "{missed} of {count} bounds are not met"
+    pub fn at_most(&mut self, claim: impl fmt::Display, value: f64, most: f64) {
+        self.bound(
+            value <= most,
+            format!("{claim}: {}, at most {}", ratio(value), ratio(most)),
         );
-        Ok(())
+    }
+
+    pub fn at_least(&mut self, claim: impl fmt::Display, value: f64, least: f64) {
+        self.bound(
+            value >= least,
+            format!("{claim}: {}, at least {}", ratio(value), ratio(least)),
+        );
+    }
+
+    fn bound(&mut self, is_met: bool, bound: String) {
+        let verdict = if is_met { "met   " } else { "MISSED" };
+        self.bounds.push(format!("{verdict} {bound}"));
+    }
+
+    pub fn finish(self) {
+        self.bounds.iter().for_each(|bound| println!("{bound}"));
     }
 }
 
 impl Table {
     /// An empty table. `columns` has their names, with ` | ` between them.
     pub fn new(name: &'static str, columns: &'static str) -> Self {
+        let names = columns.split(" | ").map(str::to_owned);
         Self {
             name,
-            columns: columns.split(" | ").collect(),
-            rows: Vec::new(),
+            lines: vec![names.collect()],
         }
     }
 
-    pub fn row(&mut self, row: impl IntoIterator<Item = Cell>) {
-        self.rows.push(row.into_iter().collect());
-    }
-
-    fn lines(&self) -> impl Iterator<Item = Value> {
-        self.rows.iter().map(|row| {
-            let cells = self.columns.iter().zip(row);
-            let cells = cells.map(|(column, cell)| (column.replace(' ', "_"), cell.json()));
-            let mut line = Map::from_iter([("table".to_owned(), json!(self.name))]);
-            line.extend(cells);
-            Value::Object(line)
-        })
-    }
-}
-
-impl Cell {
-    fn json(&self) -> Value {
-        match self {
-            Self::Text(text) => json!(text),
-            Self::Number(count, 0) => json!(*count as u64),
-            Self::Number(value, _) => json!((value * 1e4).round() / 1e4),
-        }
-    }
-}
-
-impl Bound {
-    fn is_met(&self) -> bool {
-        match self.side {
-            "most" => self.value <= self.limit,
-            _ => self.value >= self.limit,
-        }
-    }
-
-    fn line(&self) -> Value {
-        let mut line = json!({ "bound": self.claim, "value": self.value, "met": self.is_met() });
-        line[self.side] = json!(self.limit);
-        line
+    pub fn row(&mut self, row: impl Into<Vec<String>>) {
+        self.lines.push(row.into());
     }
 }
 
@@ -196,12 +121,9 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, rest) = self.name.split_at(1);
         writeln!(f, "{}{rest}:\n", first.to_ascii_uppercase())?;
-        let names = self.columns.iter().map(ToString::to_string).collect();
-        let rows = self.rows.iter();
-        let rows = rows.map(|row| row.iter().map(Cell::to_string).collect());
-        let mut lines: Vec<Vec<String>> = [names].into_iter().chain(rows).collect();
-        let width = |place: usize| lines.iter().map(move |line| line[place].len()).max();
-        let widths: Vec<_> = (0..self.columns.len()).filter_map(width).collect();
+        let width = |place: usize| self.lines.iter().map(move |line| line[place].len()).max();
+        let widths: Vec<_> = (0..self.lines[0].len()).filter_map(width).collect();
+        let mut lines = self.lines.clone();
         lines.insert(1, widths.iter().map(|width| "-".repeat(*width)).collect());
         for line in lines {
             for (cell, width) in line.iter().zip(&widths) {
@@ -210,26 +132,6 @@ impl fmt::Display for Table {
             writeln!(f, "|")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Number(count, 0) => f.write_str(&in_groups(*count)),
-            Self::Number(value, 1..=2) if *value >= 100.0 => f.write_str(&in_groups(*value)),
-            Self::Number(value, places) => write!(f, "{value:.places$}"),
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_met() { "met   " } else { "MISSED" };
-        let [value, limit] = [self.value, self.limit].map(ratio);
-        let Self { claim, side, .. } = self;
-        write!(f, "{verdict} {claim}: {value}, at {side} {limit}")
     }
 }
 

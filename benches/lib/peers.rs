@@ -12,7 +12,6 @@ use throttled::{RateLimiter as _, RedisRateLimiter};
 use crate::redis::{Script, connect};
 use support::redis_server::RedisServer;
 
-/// A limit per window.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub limit: u32,
@@ -71,7 +70,6 @@ impl Peer {
         Ok(peers.into())
     }
 
-    /// Requests a permit.
     pub async fn ask(&self, key: &str) -> anyhow::Result<bool> {
         // Unique within this process.
         static MEMBER: AtomicU64 = AtomicU64::new(0);
@@ -98,17 +96,13 @@ impl Peer {
 impl Rate {
     /// That crate takes a rate per second, minute or hour, and a separate burst.
     fn of_throttled(self) -> anyhow::Result<throttled::Quota> {
-        let Self { limit, window } = self;
-        let limit = NonZeroU32::new(limit).context("the limit is zero")?;
-        let per_hour = f64::from(limit.get()) * 3_600.0 / window.as_secs_f64();
-        let quota = match NonZeroU32::new(per_hour as u32) {
-            Some(per_hour) if per_hour < NonZeroU32::MAX => throttled::Quota::per_hour(per_hour),
-            _ => {
-                let per_second = (per_hour / 3_600.0) as u32;
-                let per_second = NonZeroU32::new(per_second).context("the rate is zero")?;
-                throttled::Quota::per_second(per_second)
-            }
+        let whole = |rate: f64| NonZeroU32::new(rate as u32).context("the rate is zero");
+        let limit = f64::from(self.limit);
+        let per_second = limit / self.window.as_secs_f64();
+        let quota = match per_second >= 1.0 {
+            true => throttled::Quota::per_second(whole(per_second)?),
+            false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
         };
-        Ok(quota.with_burst(limit))
+        Ok(quota.with_burst(whole(limit)?))
     }
 }

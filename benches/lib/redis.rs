@@ -18,7 +18,6 @@ pub async fn connect(server: &RedisServer) -> anyhow::Result<MultiplexedConnecti
     Ok(connection.await?)
 }
 
-/// A store on its own connection.
 pub async fn store(server: &RedisServer) -> anyhow::Result<RedisStore> {
     let connection = connect(server).await?;
     Ok(RedisStore::from(connection).timeout(TIMEOUT))
@@ -59,13 +58,11 @@ pub struct Meter(MultiplexedConnection);
 /// Cumulative counters of scripts, the server and the network.
 #[derive(Clone, Copy, Default)]
 pub struct Traffic {
-    /// Calls of scripts.
     pub calls: f64,
     /// Time in scripts, in microseconds.
     pub script_micros: f64,
     /// CPU time of the server in microseconds, including reading, parsing and writing.
     pub cpu_micros: f64,
-    /// Bytes in both directions.
     pub bytes: f64,
 }
 
@@ -88,7 +85,6 @@ impl Meter {
         Ok(Mark { at, reading })
     }
 
-    /// The traffic since the mark.
     pub async fn since(&mut self, mark: &Mark) -> anyhow::Result<Traffic> {
         Ok(self.read().await?.minus(&mark.at).minus(&mark.reading))
     }
@@ -119,22 +115,21 @@ impl Meter {
 
 impl Traffic {
     fn minus(&self, other: &Self) -> Self {
-        Self {
-            calls: (self.calls - other.calls).max(0.0),
-            script_micros: (self.script_micros - other.script_micros).max(0.0),
-            cpu_micros: (self.cpu_micros - other.cpu_micros).max(0.0),
-            bytes: (self.bytes - other.bytes).max(0.0),
-        }
+        self.with(other, |one, other| (one - other).max(0.0))
     }
 
     /// The part of one of so many permits or calls.
     #[must_use]
     pub fn per(&self, count: f64) -> Self {
+        self.with(self, |one, _| one / count)
+    }
+
+    fn with(&self, other: &Self, figure: impl Fn(f64, f64) -> f64) -> Self {
         Self {
-            calls: self.calls / count,
-            script_micros: self.script_micros / count,
-            cpu_micros: self.cpu_micros / count,
-            bytes: self.bytes / count,
+            calls: figure(self.calls, other.calls),
+            script_micros: figure(self.script_micros, other.script_micros),
+            cpu_micros: figure(self.cpu_micros, other.cpu_micros),
+            bytes: figure(self.bytes, other.bytes),
         }
     }
 }

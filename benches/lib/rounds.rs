@@ -15,7 +15,6 @@ impl Rounds {
         }
     }
 
-    /// Creates rounds for several kinds of figures.
     pub fn several<const KINDS: usize>(contestants: usize) -> [Self; KINDS] {
         std::array::from_fn(|_| Self::new(contestants))
     }
@@ -24,7 +23,6 @@ impl Rounds {
         self.figures[contestant].push(figure);
     }
 
-    /// The median over the rounds.
     pub fn median(&self, contestant: usize) -> f64 {
         median(self.figures[contestant].clone())
     }

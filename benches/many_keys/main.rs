@@ -27,8 +27,7 @@ const RATE: Rate = Rate {
 const LEAST_RATIO: f64 = 1.7;
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares decisions per second on many keys with other limiters";
-    measure(about, 1, run)
+    measure(1, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

@@ -33,7 +33,7 @@ const WINDOW: Duration = Duration::from_secs(12);
 const MOST_BYTES_OF_LOG: f64 = 10_500.0;
 
 fn main() -> anyhow::Result<()> {
-    measure("Measures the memory of state in Redis", 0, async |output| {
+    measure(0, async |output| {
         let server = RedisServer::start();
         users(&server, output).await?;
         logs(&server, output).await

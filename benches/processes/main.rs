@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota};
 use tower_throttle_benches::{
-    Cell, Meter, Output, Table, Traffic, begin, count, figure, measure, ratio, text,
+    Meter, Output, Table, Traffic, begin, count, figure, measure, ratio, text,
 };
 
 const PROCESSES: [u32; 2] = [100, 1_000];
@@ -27,7 +27,6 @@ const WINDOW: Duration = Duration::from_secs(1);
 const BURST: u32 = 10;
 const WARM_UP: Duration = Duration::from_secs(15);
 const TIME: Duration = Duration::from_secs(20);
-/// So many processes connect at the same time.
 const CONNECTING: usize = 10;
 
 const ALGORITHMS: [(&str, Algorithm); 2] = [
@@ -36,8 +35,7 @@ const ALGORITHMS: [(&str, Algorithm); 2] = [
 ];
 
 fn main() -> anyhow::Result<()> {
-    let about = "Measures a thousand processes that wait for one key";
-    measure(about, 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {
@@ -64,7 +62,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             figure(per_call.cpu_micros),
             ratio(cores),
             figure(per_second(permits)),
-            Cell::Number(granted, 4),
+            format!("{granted:.4}"),
             count(figures.most),
         ]);
         let claim = |what: &str| format!("{processes} processes, {name}, {what}");

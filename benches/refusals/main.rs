@@ -25,8 +25,7 @@ const BLOCK: u32 = 100;
 const LEAST_RATIO: f64 = 134.0;
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares how fast limiters refuse requests of a key over its limit";
-    measure(about, 0, run)
+    measure(0, run)
 }
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {

@@ -25,14 +25,18 @@ use self::run::{Kind, Run, run};
 
 /// Number of waiters, milliseconds of the window and of the guard, and runs per round.
 const SIZES: [(u32, u64, usize); 2] = [(1_000, 150, 5), (100_000, 2_000, 1)];
-const KINDS: [Kind; 4] = [Kind::Pending, Kind::Memory, Kind::Redis, Kind::Semaphore];
+const KINDS: [(Kind, &str); 4] = [
+    (Kind::Pending, "nothing"),
+    (Kind::Memory, "tower-throttle, embedded"),
+    (Kind::Redis, "tower-throttle, Redis"),
+    (Kind::Semaphore, "tokio's Semaphore"),
+];
 const ROUNDS: u32 = 3;
 
 const MOST_BYTES: f64 = 250.0;
 
 fn main() -> anyhow::Result<()> {
-    let about = "Compares the cost of many waiters for one key with a semaphore";
-    measure(about, 0, run_all)
+    measure(0, run_all)
 }
 
 async fn run_all(output: &mut Output) -> anyhow::Result<()> {
@@ -41,8 +45,8 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
     let contestants = contestants.as_flattened();
     let [mut bytes, mut join, mut wake] = Rounds::several(contestants.len());
     for (_, place) in turns(output.count(ROUNDS) as usize, contestants.len()) {
-        let ((waiters, span, times), kind) = contestants[place];
-        begin(&format!("{waiters} waiters, {}", kind.name()));
+        let ((waiters, span, times), (kind, name)) = contestants[place];
+        begin(&format!("{waiters} waiters, {name}"));
         let mut runs = Vec::new();
         for _ in 0..times {
             let server = server.clone();
@@ -59,7 +63,7 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
         "cost of a waiter",
         "waiters | for | bytes with its task | bytes | ns to join | ns to wake | relative to the semaphore",
     );
-    for (place, &((waiters, ..), kind)) in contestants.iter().enumerate() {
+    for (place, &((waiters, ..), (kind, name))) in contestants.iter().enumerate() {
         if kind == Kind::Pending {
             continue;
         }
@@ -68,7 +72,7 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
         let own = bytes.difference(place, pending);
         table.row([
             count(waiters),
-            text(kind.name()),
+            text(name),
             figure(bytes.median(place)),
             figure(own),
             figure(join.median(place)),
@@ -77,7 +81,7 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
         ]);
         // The larger of the sizes.
         if kind != Kind::Semaphore && semaphore + 1 == contestants.len() {
-            let (waiters, name) = (count(waiters), kind.name());
+            let waiters = count(waiters);
             let claim = format!("a waiter of {waiters}, {name}, bytes without its task");
             output.at_most(claim, own, MOST_BYTES);
         }

@@ -16,19 +16,14 @@ use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::store;
 
-/// The kind of a [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A future that never completes.
     Pending,
-    /// A permit of the embedded store.
     Memory,
-    /// A permit of Redis.
     Redis,
     Semaphore,
 }
 
-/// The target that all tasks of a run wait for.
 enum Target {
     Pending,
     Limiter {
@@ -47,7 +42,6 @@ pub(crate) struct Run {
     pub(crate) wake: f64,
 }
 
-/// Progress of the tasks.
 struct TaskProgress {
     /// Number of tasks that have started to wait.
     started: AtomicUsize,
@@ -56,7 +50,6 @@ struct TaskProgress {
 
 type Tasks = Vec<JoinHandle<anyhow::Result<()>>>;
 
-/// Runs this many waiters on a runtime on this thread.
 pub(crate) fn run(
     kind: Kind,
     waiters: u32,
@@ -167,17 +160,6 @@ fn depart(
         );
     }
     Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "nothing",
-            Self::Memory => "tower-throttle, embedded",
-            Self::Redis => "tower-throttle, Redis",
-            Self::Semaphore => "tokio's Semaphore",
-        }
-    }
 }
 
 impl Target {

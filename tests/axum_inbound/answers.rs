@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Algorithm, Departure, FailureMode, ThrottleLayer, key};
 
-use crate::axum_inbound::server::{Answer, Client};
+use crate::axum_inbound::server::Client;
 use crate::axum_inbound::server::{build, by_client, limiter};
 use crate::prelude::*;
 
@@ -42,13 +42,13 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
         let answer = client.get("/").await;
         assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, "hello"));
         // Joint quotas leave the time out, as another quota than the tightest may have it.
-        assert_eq!(answer.rate_limit(), ("api".to_owned(), remaining, 0));
+        assert_eq!(answer.rate_limit(), ("api", remaining, 0));
         assert!(!answer.has("retry-after"));
     }
     let refused = client.get("/").await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     let (name, r, t) = refused.rate_limit();
-    assert_eq!((&name[..], r), ("api", 0));
+    assert_eq!((name, r), ("api", 0));
     assert!((1..=2).contains(&t), "{t}");
     assert_eq!(refused.number("retry-after"), t);
     let problem = json!({
@@ -59,43 +59,9 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
     });
     assert_eq!(refused.problem(), problem);
 
-    let policies = refused.items("ratelimit-policy");
-    let policies: Vec<_> = policies
-        .into_iter()
-        .map(|(name, it)| (name, json!(it)))
-        .collect();
-    let expected = [
-        ("api".to_owned(), json!({ "q": 2 })),
-        ("api:2/s".to_owned(), json!({ "q": 2, "w": 1 })),
-        ("api:3/h".to_owned(), json!({ "q": 3, "w": 3_600 })),
-    ];
-    assert_eq!(policies, expected);
+    let policies = r#""api";q=2, "api:2/s";q=2;w=1, "api:3/h";q=3;w=3600"#;
+    assert_eq!(refused.text("ratelimit-policy"), policies);
     assert_eq!(Client::new(&app, "b").get("/").await.status, StatusCode::OK);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_comes_back_when_it_is_told_is_served() {
-    let client = Client::new(&hello(by_client(&limiter(Quota::per_second(1)))), "a");
-    let start = Instant::now();
-    assert_eq!(client.get("/").await.status, StatusCode::OK);
-    for _ in 0..4 {
-        // The second one may be known without asking the store.
-        for _ in 0..2 {
-            let after = client.get("/").await.number("retry-after");
-            // One second and the guard, rounded up.
-            let left = Duration::from_millis(1_100).saturating_sub(start.elapsed());
-            assert!(
-                after >= 1 && Duration::from_secs(after - 1) < left,
-                "{after}"
-            );
-        }
-        advance(Duration::from_millis(100)).await;
-    }
-    advance(Duration::from_secs(
-        client.get("/").await.number("retry-after"),
-    ))
-    .await;
-    assert_eq!(client.get("/").await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -135,7 +101,7 @@ async fn the_headers_follow_the_quotas() {
     limiter.set_quota(Quota::per_minute(7)).expect("a quota");
     let answer = client.get("/").await;
     assert_eq!(answer.rate_limit().0, "7/m");
-    assert_eq!(answer.items("ratelimit-policy")[0].1["q"], 7);
+    assert_eq!(answer.text("ratelimit-policy"), r#""7/m";q=7;w=60"#);
 }
 
 #[tokio::test]
@@ -177,45 +143,6 @@ async fn without_a_key_it_answers_400_and_the_reason_unless_that_is_exempt() {
         assert_eq!(answer.status, StatusCode::OK);
         assert!(FIELDS.iter().all(|name| !answer.has(name)));
     }
-}
-
-#[tokio::test]
-async fn of_two_layers_each_tells_of_its_own_limit() {
-    let by = |name, quota| {
-        let limiter = build(Limiter::builder().name(name).quota(quota));
-        by_client(&limiter).x_rate_limit_headers(true)
-    };
-    let handler = get(async || "hello");
-    let app = Router::new()
-        .route("/free", handler.clone())
-        .route("/limited", handler.layer(by("one", Quota::per_minute(2))))
-        .layer(by("all", Quota::per_hour(4)));
-    let client = Client::new(&app, "a");
-    let remaining = |answer: &Answer| {
-        let items = answer.items("ratelimit").into_iter();
-        let shown = items.map(|(name, item)| format!("{name} {}", item["r"]));
-        shown.collect::<Vec<_>>().join(", ")
-    };
-    let first = client.get("/limited").await;
-    assert_eq!(remaining(&first), "one 1, all 3");
-    assert_eq!(first.items("ratelimit-policy").len(), 2);
-    assert_eq!(first.number("x-ratelimit-limit"), 2);
-    client.get("/limited").await;
-
-    // The one inside refuses, and the one outside has let it in, so it counts there.
-    let refused = client.get("/limited").await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(remaining(&refused), "one 0, all 1");
-    assert_eq!(refused.problem()["violated-policies"][0], "one");
-    assert_eq!(refused.number("x-ratelimit-remaining"), 0);
-    assert!(refused.number("retry-after") <= 61 && refused.number("x-ratelimit-reset") <= 61);
-
-    assert_eq!(remaining(&client.get("/free").await), "all 0");
-    // The one outside refuses, and the one inside is not asked.
-    let refused = client.get("/limited").await;
-    assert_eq!(remaining(&refused), "all 0");
-    assert_eq!(refused.problem()["violated-policies"][0], "all");
-    assert!(refused.number("retry-after") > 3_500);
 }
 
 /// Tells whether the request that reached it would have been refused.
@@ -261,7 +188,7 @@ async fn nothing_is_refused_and_everything_is_reported_that_is_not_exempt() {
         assert_eq!(status, (number >= 2).then_some(limited));
         // The headers are those of a layer that refuses.
         let (_, r, t) = answer.rate_limit();
-        assert_eq!(r, i64::from(number == 0));
+        assert_eq!(r, u64::from(number == 0));
         assert!((3_590..=3_601).contains(&t), "{t}");
         assert!(!answer.has("retry-after"));
     }

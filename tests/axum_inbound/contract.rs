@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::{Request, Response, StatusCode};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
-use tower_throttle::key::{self, Constant, Extracted, KeyExtractor};
+use tower_throttle::key::{self, Constant, Extracted, KeyExtractor, header};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
@@ -112,28 +112,19 @@ async fn a_request_that_lacks_a_credential_gets_401_and_of_one_there_is_one() {
     let missing = |_: &Request<()>| Extracted::Refused("no user".into());
     let get = || Request::get("/");
     let twice = || get().header("x-api-key", "a").header("x-api-key", "b");
-    let api_key = || key::header("x-api-key");
+    let api_key = || header("x-api-key");
+    let [bearer, by_api_key, cookie] = ["Bearer", "ApiKey", "Cookie"].map(Some);
     let rule = Rule::named("a").quota(Quota::per_second(1));
     let rules = Rules::new([rule.key(KeyPart::BearerToken)]).expect("rules");
     let ruled = build(Limiter::builder().rules(rules));
     let rows: [(Extractor, _, u16, Option<&str>); 13] = [
-        (Arc::new(ruled.by_rules()), get(), 401, Some("Bearer")),
-        (Arc::new(key::bearer_token()), get(), 401, Some("Bearer")),
-        (
-            Arc::new(key::header("authorization")),
-            get(),
-            401,
-            Some("Bearer"),
-        ),
-        (Arc::new(api_key()), get(), 401, Some("ApiKey")),
-        (
-            Arc::new(key::header("cookie").plain()),
-            get(),
-            401,
-            Some("Cookie"),
-        ),
-        (Arc::new((missing, api_key())), get(), 401, Some("ApiKey")),
-        (Arc::new(key::header("x-client")), get(), 400, None),
+        (Arc::new(ruled.by_rules()), get(), 401, bearer),
+        (Arc::new(key::bearer_token()), get(), 401, bearer),
+        (Arc::new(header("authorization")), get(), 401, bearer),
+        (Arc::new(api_key()), get(), 401, by_api_key),
+        (Arc::new(header("cookie").plain()), get(), 401, cookie),
+        (Arc::new((missing, api_key())), get(), 401, by_api_key),
+        (Arc::new(header("x-client")), get(), 400, None),
         (Arc::new((missing, key::constant("a"))), get(), 400, None),
         (Arc::new(missing), get(), 400, None),
         (Arc::new(key::client_ip()), get(), 500, None),
@@ -162,11 +153,8 @@ async fn a_queue_that_is_full_is_a_limit() {
     let mut sent = [1, 2, 3].map(|it| Box::pin(service.clone().oneshot(Request::new(it))));
     assert!(poll!(&mut sent[0]).is_ready());
     assert!(poll!(&mut sent[1]).is_pending() && poll!(&mut sent[2]).is_pending());
-    let refused = service
-        .clone()
-        .oneshot(Request::new(4))
-        .await
-        .expect("infallible");
+    let refused = service.clone().oneshot(Request::new(4)).await;
+    let refused = refused.expect("infallible");
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     let after = refused.headers()["retry-after"].to_str().expect("ASCII");
     // Behind the departure and the requests that wait. The estimate may be early.

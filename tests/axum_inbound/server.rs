@@ -1,6 +1,5 @@
 //! A server on a loopback port, a client that reads its answers, and the limits between them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -9,7 +8,6 @@ use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, StatusCode};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 use tower_throttle::key::{self, Header};
 use tower_throttle::tower::inbound::InboundLayer;
@@ -19,28 +17,12 @@ use crate::prelude::*;
 
 pub(crate) use support::spend::build;
 
-/// Serves until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Server {
-    pub(crate) async fn start(app: Router) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let task = tokio::spawn(async move {
-            axum::serve(listener, app).await.expect("a server");
-        });
-        Self { address, task }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Serves until the runtime of the test ends. Returns the address.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
 }
 
 pub(crate) fn limiter(quota: Quota) -> Limiter {
@@ -58,9 +40,6 @@ pub(crate) struct Client {
     app: Router,
     name: Option<&'static str>,
 }
-
-/// The items of a list, with their parameters.
-pub(crate) type Items = Vec<(String, BTreeMap<String, i64>)>;
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -101,38 +80,26 @@ impl Answer {
         self.headers.contains_key(name)
     }
 
-    /// A number in a field that occurs once.
-    pub(crate) fn number(&self, name: &str) -> u64 {
+    /// A field that occurs once.
+    pub(crate) fn text(&self, name: &str) -> &str {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next().unwrap_or_else(|| panic!("no {name}"));
         assert_eq!(values.next(), None, "{name} twice");
-        let text = value.to_str().expect("ASCII");
-        assert!(text.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
-        text.parse().expect("a number")
+        value.to_str().expect("ASCII")
     }
 
-    /// A field that is a list of strings with numbers as parameters, all its lines together.
-    pub(crate) fn items(&self, name: &str) -> Items {
-        let lines = self.headers.get_all(name).iter();
-        let items = lines.flat_map(|line| line.to_str().expect("ASCII").split(", "));
-        let items = items.map(|item| {
-            let (name, parameters) = item.split_once(';').expect("parameters");
-            let pairs = parameters.split(';').filter_map(|it| it.split_once('='));
-            let numbers =
-                pairs.map(|(key, value)| (key.to_owned(), value.parse().expect("a number")));
-            (name.trim_matches('"').to_owned(), numbers.collect())
-        });
-        items.collect()
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().expect("a number")
     }
 
-    /// The one item of `RateLimit`: who it is about, `r` and `t`, or 0 where that is left out.
-    pub(crate) fn rate_limit(&self) -> (String, i64, u64) {
-        let mut items = self.items("ratelimit");
-        let (name, parameters) = items.pop().expect("an item");
-        assert!(items.is_empty(), "{items:?}");
-        let t = parameters.get("t").copied().unwrap_or(0);
-        let t = t.try_into().expect("a time to come");
-        (name, parameters["r"], t)
+    /// The one item of `RateLimit`: its name, `r` and `t`, or 0 where that is left out.
+    pub(crate) fn rate_limit(&self) -> (&str, u64, u64) {
+        let (name, numbers) = self.text("ratelimit").split_once(';').expect("numbers");
+        let number = |prefix: &str| {
+            let mut numbers = numbers.split(';').filter_map(|it| it.strip_prefix(prefix));
+            numbers.next().map_or(0, |it| it.parse().expect("a number"))
+        };
+        (name.trim_matches('"'), number("r="), number("t="))
     }
 
     pub(crate) fn problem(&self) -> Value {

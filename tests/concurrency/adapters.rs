@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
@@ -13,9 +14,9 @@ use tower_throttle::{
     Departure, Error, ErrorKind, FailureMode, Lost, ThrottleLayer, ThrottleMiddleware, key,
 };
 
-use super::streams::{Streams, body, streamed};
+use super::streams::{self, body, streamed};
 use super::{held, wait_for_held};
-use crate::axum_inbound::server::Server;
+use crate::axum_inbound::server;
 use crate::client::{self, OF_ONE_KEY};
 use crate::prelude::*;
 
@@ -25,12 +26,12 @@ fn limiter() -> Limiter {
 
 #[tokio::test]
 async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_dropped() {
-    let upstream = Streams::start().await;
+    let upstream = streams::start().await;
     for adapter in OF_ONE_KEY {
         let limiter = limiter();
         let sender = adapter(&limiter);
         let get = async |path: &str| {
-            let sent = client::get(&sender, format!("{}{path}", upstream.base));
+            let sent = client::get(&sender, format!("{}{path}", upstream));
             bounded(sent).await.expect("a response")
         };
         // It is otherwise as ever. A redirect that the client follows is not counted.
@@ -38,7 +39,7 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
         let snapshot = limiter.peek("a").await.expect("a look");
         assert_eq!(snapshot.remaining_of("requests"), Some(98));
         assert_eq!(held(&limiter, "a").await, 1);
-        assert_eq!(moved.url().as_str(), format!("{}/sized", upstream.base));
+        assert_eq!(moved.url().as_str(), format!("{}/sized", upstream));
         assert_eq!(
             (moved.status().as_u16(), &moved.headers()["x-name"]),
             (200, &"value".parse().expect("a value"))
@@ -77,7 +78,7 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
         assert_eq!(held(&limiter, "a").await, 0);
 
         // A request that is cancelled before its response.
-        let (sender, silent) = (sender.clone(), format!("{}/silent", upstream.base));
+        let (sender, silent) = (sender.clone(), format!("{}/silent", upstream));
         let pending = tokio::spawn(async move { client::get(&sender, silent).await });
         wait_for_held(&limiter, "a", 1).await;
         pending.abort();
@@ -118,56 +119,50 @@ fn layer(limiter: &Limiter) -> InboundLayer<key::Header> {
     ThrottleLayer::new(limiter.clone()).inbound(key::header("x-client"), FailureMode::Closed)
 }
 
-async fn serve(layer: InboundLayer<key::Header>) -> Server {
+async fn serve(layer: InboundLayer<key::Header>) -> SocketAddr {
     let app = Router::new().route("/{millis}", get(streamed));
-    Server::start(app.route("/empty", get(async || ())).layer(layer)).await
+    server::serve(app.route("/empty", get(async || ())).layer(layer)).await
 }
 
-async fn get_from(server: &Server, path: &str) -> reqwest::Response {
-    let url = format!("http://{}/{path}", server.address);
+async fn get_from(server: SocketAddr, path: &str) -> reqwest::Response {
+    let url = format!("http://{server}/{path}");
     let request = client::plain().get(url).header("x-client", "a");
     bounded(request.send()).await.expect("a response")
 }
 
 #[tokio::test]
-async fn a_handler_holds_the_place_of_its_client_until_the_body_ends() {
+async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_client_hangs_up() {
     let limiter = build(under(&["1 concurrent", "600/m"]).name("api"));
     let server = serve(layer(&limiter)).await;
-    let streamed = get_from(&server, "400").await;
+    let streamed = get_from(server, "400").await;
     assert_eq!(streamed.status(), StatusCode::OK);
     assert_eq!(held(&limiter, "a").await, 1);
 
-    let refused = get_from(&server, "0").await;
+    let refused = get_from(server, "0").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     let header = |name: &str| refused.headers()[name].to_str().expect("ASCII").to_owned();
     let after: u64 = header("retry-after").parse().expect("seconds");
     assert!(after >= 1, "{after}");
     let (policy, limits) = (header("ratelimit-policy"), header("ratelimit"));
-    println!("{policy}; {limits}; retry-after: {after}");
     assert!(policy.contains(r#"qu="concurrent-requests""#), "{policy}");
     assert!(limits.contains("r=0"), "{limits}");
 
     bounded(streamed.bytes()).await.expect("a whole body");
     wait_for_held(&limiter, "a", 0).await;
-    let empty = get_from(&server, "empty").await;
-    assert_eq!(empty.status(), StatusCode::OK);
-    wait_for_held(&limiter, "a", 0).await;
-    // The refused request has spent nothing.
-    let snapshot = limiter.peek("a").await.expect("a snapshot");
-    assert_eq!(snapshot.remaining_of("requests"), Some(598));
-}
-
-#[tokio::test]
-async fn a_client_that_hangs_up_releases_its_place() {
-    let limiter = build(under(&["1 concurrent"]));
-    let server = serve(layer(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
-    let mut streamed = get_from(&server, "60000").await;
+    let busy = serve(layer(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
+    let mut streamed = get_from(busy, "60000").await;
     bounded(streamed.chunk()).await.expect("a part");
-    let refused = get_from(&server, "0").await;
+    let refused = get_from(busy, "0").await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    // The client hangs up.
     drop(streamed);
     wait_for_held(&limiter, "a", 0).await;
-    assert_eq!(get_from(&server, "0").await.status(), StatusCode::OK);
+    let empty = get_from(server, "empty").await;
+    assert_eq!(empty.status(), StatusCode::OK);
+    wait_for_held(&limiter, "a", 0).await;
+    // The refused requests have spent nothing.
+    let snapshot = limiter.peek("a").await.expect("a snapshot");
+    assert_eq!(snapshot.remaining_of("requests"), Some(597));
 }
 
 async fn leased(server: &RedisServer, lost: Lost) -> Limiter {
@@ -183,11 +178,11 @@ fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_is_dropped_or_goes_on_when_its_lease_ends() {
     for lost in [Lost::Abort, Lost::Continue] {
-        let (mut server, upstream) = (RedisServer::start(), Streams::start().await);
+        let (mut server, upstream) = (RedisServer::start(), streams::start().await);
         let limiter = leased(&server, lost).await;
         let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
         let client = client::throttled(throttle);
-        let response = client.get(format!("{}/4000", upstream.base)).send();
+        let response = client.get(format!("{}/4000", upstream)).send();
         let response = bounded(response).await.expect("a response");
         let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
         let service = layer.layer(service_fn(async |_: http::Request<()>| {

@@ -9,7 +9,6 @@ use crate::prelude::*;
 mod adapters;
 mod streams;
 
-/// The places that are held of a key.
 async fn held(limiter: &Limiter, key: &str) -> u32 {
     let snapshot = limiter.peek(key).await.expect("a snapshot");
     snapshot.places().expect("a limit of places").held

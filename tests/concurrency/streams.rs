@@ -1,4 +1,4 @@
-//! [`Streams`]: an upstream that streams bodies.
+//! An upstream that streams bodies.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -12,35 +12,23 @@ use axum::routing::get;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::axum_inbound::server::Server;
+use crate::axum_inbound::server::serve;
 use crate::prelude::*;
 
 /// The time between two parts of a body.
 const PART: Duration = Duration::from_millis(25);
 
-/// Serves until it is dropped. `/MILLIS` streams a body for so long, `/fails` breaks it off, and
-/// `/silent` does not answer.
-#[derive(Debug)]
-pub(super) struct Streams {
-    pub(super) base: String,
-    _server: Server,
-}
-
-impl Streams {
-    pub(super) async fn start() -> Self {
-        let app = Router::new()
-            .route("/fails", get(fails))
-            .route("/sized", get(async || ([("x-name", "value")], "sized")))
-            .route("/empty", get(async || ()))
-            .route("/silent", get(async || pending::<()>().await))
-            .route("/moved", get(async || Redirect::temporary("/sized")))
-            .route("/{millis}", get(streamed));
-        let server = Server::start(app).await;
-        Self {
-            base: format!("http://{}", server.address),
-            _server: server,
-        }
-    }
+/// Starts a server: `/MILLIS` streams a body for so long, `/fails` breaks it off, and `/silent` does not answer.
+/// Returns its URL, without a slash at the end.
+pub(super) async fn start() -> String {
+    let app = Router::new()
+        .route("/fails", get(fails))
+        .route("/sized", get(async || ([("x-name", "value")], "sized")))
+        .route("/empty", get(async || ()))
+        .route("/silent", get(async || pending::<()>().await))
+        .route("/moved", get(async || Redirect::temporary("/sized")))
+        .route("/{millis}", get(streamed));
+    format!("http://{}", serve(app).await)
 }
 
 /// A body that ends after so long.

@@ -9,10 +9,7 @@ use tower_throttle::store::{RedisStore, StoreError};
 use crate::load::LIMIT;
 use crate::stage::Stage;
 
-/// One thing that goes wrong under load, and is put right. A new one differs from [`Fault::PLAIN`] in a few
-/// fields.
-///
-/// The [table](crate::table) holds them, and each process of the load finds its own there by name.
+/// One thing that goes wrong under load, and is put right. Each process finds it in the [table](crate::table) by name.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
     /// Its name in the table and in the documentation.
@@ -23,18 +20,15 @@ pub(crate) struct Fault {
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
     /// The store of each process, once it is connected.
     pub(crate) store: fn(RedisStore) -> RedisStore,
-    /// The limiter of each process.
     pub(crate) limiter: fn(LimiterBuilder) -> LimiterBuilder,
     /// Lets it go wrong, and sees to it that it did.
     pub(crate) inject: fn(&mut Stage),
     pub(crate) lasts: Lasts,
-    /// Puts it right.
     pub(crate) heal: fn(&mut Stage),
     /// The most that may depart in any window, in the end; `None` if there is no bound.
     pub(crate) most: fn(&Stage) -> Option<u64>,
 }
 
-/// How long a fault lasts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lasts {
     For(Duration),

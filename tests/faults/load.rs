@@ -23,11 +23,9 @@ use support::tally::{Count, Tally};
 pub(crate) const LIMIT: u64 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_millis(500);
 
-/// For what lies between a departure and its arrival on a machine that does many other things: a departure
-/// is further than a window and this from the one a limit before it.
+/// For what lies between a departure and its arrival on a machine that does many other things.
 pub(crate) const BUFFER: Duration = Duration::from_millis(200);
 
-/// Keys that all processes share.
 pub(crate) const KEYS: usize = 3;
 
 /// For each key, in each process: so many that there always is a line, of more than a window.
@@ -40,13 +38,11 @@ const BOUND: Duration = Duration::from_secs(3);
 /// How long a request takes that has departed, as far as its caller can tell.
 const TAKES: Duration = Duration::from_millis(20);
 
-/// The pause of a caller that got an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the store waits for an answer, unless a fault says otherwise.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// State that the callers of a process share.
 pub(crate) struct Load {
     pub(crate) limiter: Limiter,
     pub(crate) tally: Arc<Tally>,
@@ -80,7 +76,6 @@ pub(crate) fn play(part: &Part) {
     });
 }
 
-/// Connects as a fault says.
 pub(crate) async fn connect(fault: &Fault, redis: &str) -> RedisStore {
     // A second may be little on a machine that does many other things.
     let store = until_ok(async || (fault.connect)(redis.to_owned()).await).await;
@@ -109,7 +104,6 @@ impl Load {
         !self.stops.load(Ordering::SeqCst)
     }
 
-    /// After an end.
     pub(crate) fn begin(&self) {
         self.stops.store(false, Ordering::SeqCst);
     }
@@ -128,7 +122,6 @@ impl Load {
         }
     }
 
-    /// Asks for one permit after the other.
     pub(crate) async fn call(&self, key: usize, bound: Option<Duration>) {
         while self.goes_on() {
             self.tally.one(Count::Asked);

@@ -3,7 +3,6 @@
 //!
 //! ```sh
 //! cargo test -p tower-throttle-tests --test faults -- --nocapture                      # prints the table
-//! FAULTS_SEED=7 cargo test -p tower-throttle-tests --test faults                       # the order of that run
 //! FAULTS_ONLY="cut" cargo test -p tower-throttle-tests --test faults -- --nocapture    # those with this in their name
 //! FAULTS_MD=write cargo test -p tower-throttle-tests --test faults                     # writes the rows into src/docs/faults.md
 //! ```
@@ -19,14 +18,12 @@ mod table;
 mod trial;
 mod upstream;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 
-use rand::SeedableRng as _;
-use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
 use report::Page;
@@ -40,24 +37,14 @@ const LANES: usize = 4;
 fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> String + Sync) {
     let only = env::var("FAULTS_ONLY").unwrap_or_default();
     let chosen = names.iter().copied().filter(|name| name.contains(&only));
-    let mut waiting: Vec<_> = chosen.collect();
-    let seed = env::var("FAULTS_SEED").map_or_else(
-        |_| rand::random(),
-        |seed| seed.parse().expect("FAULTS_SEED is a whole number"),
-    );
-    println!("FAULTS_SEED={seed}");
-    waiting.shuffle(&mut StdRng::seed_from_u64(seed));
-
-    let waiting = Mutex::new(waiting);
-    let (rows, complaints) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
+    let mut waiting: Vec<_> = chosen.enumerate().collect();
+    waiting.shuffle(&mut rand::rng());
+    let (waiting, rows) = (Mutex::new(waiting), Mutex::new(BTreeMap::new()));
     let lane = || {
-        while let Some(name) = { waiting.lock().expect("no panic").pop() } {
-            let row = catch_unwind(AssertUnwindSafe(|| run(name))).unwrap_or_else(|panic| {
-                let complaint = format!("{name}: {}", panic_text(panic));
-                complaints.lock().expect("no panic").push(complaint);
-                String::new()
-            });
-            rows.lock().expect("no panic").insert(name, row);
+        while let Some((place, name)) = { waiting.lock().expect("no panic").pop() } {
+            let row = catch_unwind(AssertUnwindSafe(|| run(name)));
+            let row = row.map_err(|panic| format!("{name}: {}\n", panic_text(panic)));
+            rows.lock().expect("no panic").insert(place, row);
         }
     };
     thread::scope(|scope| {
@@ -66,12 +53,15 @@ fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> St
         }
     });
 
-    let rows = rows.into_inner().expect("no panic");
-    let in_order = names.iter().filter_map(|name| rows.get(name));
-    let text = in_order.fold(page.head.to_owned(), |text, row| text + row);
+    let (mut text, mut complaints) = (page.head.to_owned(), String::new());
+    for row in rows.into_inner().expect("no panic").into_values() {
+        match row {
+            Ok(row) => text += &row,
+            Err(complaint) => complaints += &complaint,
+        }
+    }
     println!("{text}");
-    let complaints = complaints.into_inner().expect("no panic").join("\n");
-    assert!(complaints.is_empty(), "FAULTS_SEED={seed}\n{complaints}");
+    assert!(complaints.is_empty(), "{complaints}");
     if only.is_empty() && env::var("FAULTS_MD").is_ok_and(|how| how == "write") {
         page.write(&text);
     }

@@ -38,9 +38,7 @@ pub(crate) struct Places {
     /// The fault. Its bound and its name are for rates.
     pub(crate) fault: Fault,
     pub(crate) lost: Lost,
-    /// How long the work of a request takes.
     pub(crate) takes: Duration,
-    /// The most that may be in progress at once.
     pub(crate) most: usize,
 }
 
@@ -67,7 +65,6 @@ pub(crate) fn play(part: &Part) {
     });
 }
 
-/// Does one work after the other.
 async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsize) {
     loop {
         let Ok(permit) = limiter.acquire("key-0").await else {

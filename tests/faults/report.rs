@@ -33,19 +33,16 @@ const END: &str = "<!-- end -->\n";
 const DESCRIBED: &str = "# What is done\n";
 
 impl Page {
-    /// The faults that have a row.
     pub(crate) fn rows(&self) -> Vec<String> {
         names(self.parts(&page())[1])
     }
 
-    /// Replaces the table.
     pub(crate) fn write(&self, text: &str) {
         let page = page();
         let [before, _, after] = self.parts(&page);
         fs::write(path(), format!("{before}\n{text}\n{after}")).expect("a page to write");
     }
 
-    /// The text before the table, the table, and the text behind it.
     fn parts<'a>(&self, page: &'a str) -> [&'a str; 3] {
         let from = page.find(self.begin).expect("a table") + self.begin.len();
         let until = from + page[from..].find(END).expect("an end of the table");

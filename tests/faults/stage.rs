@@ -15,7 +15,6 @@ use support::redis_server::{RedisServer, wait_until};
 use support::sentinel::Sentinels;
 use support::tally::Tally;
 
-/// How many processes share the quota.
 pub(crate) const PROCESSES: usize = 3;
 
 /// The longest that a request may take after the load stops, and that a fault may take to show.
@@ -25,7 +24,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) proxies: Vec<Proxy>,
-    /// Where each process connects to.
     pub(crate) urls: Vec<String>,
     /// Servers that name or hold the primary in place of the first one, where the stage has them.
     pub(crate) sentinels: Option<Sentinels>,
@@ -43,17 +41,14 @@ pub(crate) struct Stage {
     pub(crate) numbers: usize,
 }
 
-/// The part of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) number: usize,
     pub(crate) upstream: PathBuf,
-    /// Where to connect to.
     pub(crate) redis: String,
     pub(crate) script: String,
 }
 
-/// A process of the load.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) child: Child,
@@ -61,12 +56,10 @@ pub(crate) struct Process {
 }
 
 impl Stage {
-    /// One server with these arguments.
     pub(crate) fn new(arguments: &[&str]) -> Self {
         Self::with(vec![RedisServer::start_with(arguments)])
     }
 
-    /// The primary that sentinels name.
     pub(crate) fn sentinels() -> Self {
         let sentinels = Sentinels::start();
         Self {
@@ -76,7 +69,6 @@ impl Stage {
         }
     }
 
-    /// A cluster.
     pub(crate) fn cluster() -> Self {
         let cluster = Cluster::start();
         Self {
@@ -125,7 +117,6 @@ impl Stage {
         });
     }
 
-    /// Does something with each proxy.
     pub(crate) fn each(&self, work: impl FnMut(&Proxy)) {
         self.proxies.iter().for_each(work);
     }
@@ -156,7 +147,6 @@ impl Stage {
         [injected, now()]
     }
 
-    /// The numbers of the processes that live.
     pub(crate) fn living(&self) -> Vec<usize> {
         let living = self.processes.iter().flatten();
         living.map(|it| it.number).collect()

@@ -19,10 +19,8 @@ const CONNECTIONS_PER_SECOND: f64 = 10.0;
 /// The most calls that the line of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// Sets the stage, starts the load, lets it go wrong and puts it right.
-///
-/// Nothing here takes a time that was guessed: it goes on once enough have departed, and only if that takes
-/// far longer than it should is something wrong. Returns the row of the table.
+/// Sets the stage, starts the load, lets it go wrong and puts it right, once enough have departed each time. Returns the
+/// row of the table.
 pub(crate) fn run(fault: &'static Fault) -> String {
     let mut stage = (fault.stage)();
     stage.play("process", fault.name);
@@ -72,10 +70,7 @@ pub(crate) fn run(fault: &'static Fault) -> String {
             let busiest = history.busiest(window).expect("requests of each key");
             most = most.max(busiest.weight);
             let is_allowed = allowed.is_none_or(|allowed| busiest.weight <= allowed);
-            assert!(
-                is_allowed,
-                "of key {key} {what} within {window:?}: {busiest:?}"
-            );
+            assert!(is_allowed, "of key {key} {what} in {window:?}: {busiest:?}");
         }
     }
     let during = after(&arrivals, injected).len() - after(&arrivals, healed).len();
@@ -108,10 +103,8 @@ fn assert_no_excess(tally: &Tally, connections: usize, span: Duration) {
     let lines = (PROCESSES * KEYS) as f64;
     let further = (span.as_secs_f64() * lines * CALLS_PER_SECOND) as u64;
     let calls = tally.of(Count::Calls);
-    assert!(
-        calls <= requests + further,
-        "{calls} calls for {requests} requests"
-    );
+    let is_allowed = calls <= requests + further;
+    assert!(is_allowed, "{calls} calls for {requests} requests");
     let longest = Duration::from_micros(tally.of(Count::Longest));
     assert!(longest <= span + PATIENCE, "a request took {longest:?}");
 }
@@ -125,11 +118,9 @@ fn errors(tally: &Tally) -> String {
     ];
     let seen = kinds.map(|(what, count)| (tally.of(count), what));
     let seen = seen.iter().filter(|(count, _)| *count > 0);
-    let seen: Vec<_> = seen
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    match &seen[..] {
-        [] => "none".to_owned(),
-        seen => seen.join(", "),
+    let seen: Vec<_> = seen.map(|(count, it)| format!("{count} {it}")).collect();
+    match seen.is_empty() {
+        true => "none".to_owned(),
+        false => seen.join(", "),
     }
 }

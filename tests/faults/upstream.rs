@@ -10,15 +10,12 @@ use tempfile::TempDir;
 
 use support::child::now;
 
-/// Takes requests of a few bytes each.
-///
-/// There is nothing else to do for a request than to be stamped, so it arrives when it departs, as nearly as
-/// a machine with other things to do allows. The requests of a killed process arrive, too.
+/// Takes requests of a few bytes each, which arrive as soon as they depart. Those of a killed process arrive, too.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     dir: TempDir,
     arrivals: Arc<Arrivals>,
-    reader: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +24,6 @@ struct Arrivals {
     more: Condvar,
 }
 
-/// One request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     /// On the clock of this machine, as is [`departed`](Self::departed).
@@ -39,7 +35,6 @@ pub(crate) struct Arrival {
     pub(crate) mark: u64,
 }
 
-/// A process' way there.
 #[derive(Debug)]
 pub(crate) struct Way {
     socket: UnixDatagram,
@@ -69,7 +64,7 @@ impl Upstream {
         Self {
             dir,
             arrivals,
-            reader: Some(reader),
+            reader,
         }
     }
 
@@ -98,24 +93,12 @@ impl Upstream {
     }
 
     /// All arrivals that were not taken, once the senders have ended.
-    pub(crate) fn finish(mut self) -> Vec<Arrival> {
-        self.end();
-        self.take()
-    }
-
-    fn end(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            let socket = UnixDatagram::unbound().expect("a socket");
-            // It comes behind all others.
-            socket.send_to(&[], self.path()).expect("a reader");
-            reader.join().expect("requests that can be read");
-        }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.end();
+    pub(crate) fn finish(self) -> Vec<Arrival> {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        // It comes behind all others.
+        socket.send_to(&[], self.path()).expect("a reader");
+        self.reader.join().expect("requests that can be read");
+        std::mem::take(&mut *self.arrivals.lock())
     }
 }
 

@@ -3,7 +3,7 @@
 mod middleware;
 mod services;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use crate::prelude::*;
 
@@ -16,26 +16,19 @@ struct Arrivals(Arc<Mutex<Vec<Instant>>>);
 impl Arrivals {
     /// How many were before.
     fn note(&self) -> usize {
-        let mut arrivals = self.lock();
+        let mut arrivals = self.0.lock().expect("no panic while noting");
         arrivals.push(Instant::now());
         arrivals.len() - 1
     }
 
     fn history(&self) -> History {
-        self.lock().iter().copied().collect()
-    }
-
-    fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
-        self.0.lock().expect("no panic while noting")
+        let arrivals = self.0.lock().expect("no panic while noting");
+        arrivals.iter().copied().collect()
     }
 
     /// Each of four attempts took a permit, of two per second.
     fn assert_each_took_a_permit(&self) {
-        assert_eq!(self.len(), 4);
+        assert_eq!(self.history().len(), 4);
         self.history().assert_at_most(2, SECOND);
     }
 

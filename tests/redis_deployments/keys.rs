@@ -89,11 +89,8 @@ async fn a_list_survives_a_lost_connection_and_a_dropped_future() {
     let page = bounded(keys.next_page()).await.expect("a page");
     listed.extend(page.expect("more"));
     // The list has not started again.
-    assert!(
-        (150..200).contains(&keys.looked_at()),
-        "{}",
-        keys.looked_at()
-    );
+    let looked_at = keys.looked_at();
+    assert!((150..200).contains(&looked_at), "{looked_at}");
     server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
     let mut pages = 0;
     loop {
@@ -123,22 +120,17 @@ const LOOKS: [(&str, &[u32]); 8] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_shows_what_a_limiter_knows() {
     let server = RedisServer::start();
-    let scripts = server.store().await;
-    let plain = scripts.clone().prefix("plain").expect("a prefix");
-    let plain = plain.scripting(false).expect("its own connections");
-    for (store, (text, costs)) in [scripts, plain]
-        .iter()
-        .flat_map(|store| LOOKS.map(|look| (store, look)))
-    {
+    let store = server.store().await;
+    for (text, costs) in LOOKS {
         let limiter = build(under(&[text]).store(store.clone()));
         let stored = StoredKey::new(&Key::from(text), None);
-        assert!(look(store, &stored).await.expect("a look").is_none());
+        assert!(look(&store, &stored).await.expect("a look").is_none());
         let mut spent = 0;
         for &cost in costs {
             spend_by(&limiter, text, cost).await;
             spent += cost;
             let peek = bounded(limiter.peek(text)).await.expect("a look");
-            let seen = look(store, &stored).await.expect("a look").expect("state");
+            let seen = look(&store, &stored).await.expect("a look").expect("state");
             let context = format!("{text}, {spent}: {seen:?}, {peek:?}");
             // A unit may become available in between.
             let more = seen.snapshot.remaining().checked_sub(peek.remaining());
@@ -169,18 +161,13 @@ async fn a_value_that_is_not_recognized_is_an_error_of_that_key_alone() {
     let keys = ["huge", "sound", "list"].map(|key| StoredKey::new(&key.into(), None));
     let before = CommandStats::of(&server);
     let states = store.look(&keys).await;
-    assert_eq!(
-        CommandStats::of(&server).since(&before).calls("getrange"),
-        3
-    );
+    let calls = CommandStats::of(&server).since(&before);
+    assert_eq!(calls.calls("getrange"), 3);
     for (key, state) in keys.iter().zip(states) {
         match state {
             Ok(state) => assert_eq!((key.encoded(), state.is_some()), ("sound", true)),
             Err(error) => {
-                assert!(
-                    error.is_unrecognized_value() && !error.is_outage(),
-                    "{error:?}"
-                );
+                assert!(error.is_unrecognized_value() && !error.is_outage());
                 let name = format!("throttle:{{{key}}}");
                 assert!(everything(&error).contains(&name), "{}", everything(&error));
                 store.delete(key).await.expect("the right to it");

@@ -100,13 +100,8 @@ async fn a_missing_right_or_password_is_no_outage() {
         }
 
         let renamed = ["EVAL", "EVALSHA", "WATCH"].map(|it| ["--rename-command", it, ""]);
-        let server = RedisServer::start_as(binary, |_| {
-            renamed
-                .as_flattened()
-                .iter()
-                .map(ToString::to_string)
-                .collect()
-        });
+        let renamed = renamed.as_flattened().iter().map(ToString::to_string);
+        let server = RedisServer::start_as(binary, |_| renamed.clone().collect());
         let limiters = limiters(&server.url(), scripting).await;
         are_refused(&limiters, "unknown command", false).await;
     }

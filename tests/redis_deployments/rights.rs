@@ -21,14 +21,9 @@ pub(crate) fn additional(row: &str) -> Vec<String> {
     let start = format!("| {row}");
     let line = GUIDE.lines().rfind(|line| line.starts_with(&start));
     let cell = line.expect("a row in the guide").rsplit(" | ").next();
-    let words = cell
-        .expect("a last cell")
-        .trim_end_matches(" |")
-        .trim_matches('`');
-    words
-        .split(' ')
-        .map(|word| word.replace("\\|", "|"))
-        .collect()
+    let words = cell.expect("a last cell").trim_end_matches(" |");
+    let words = words.trim_matches('`').split(' ');
+    words.map(|word| word.replace("\\|", "|")).collect()
 }
 
 pub(crate) fn set_user(server: &RedisServer, user: &str, more: &[String]) {
@@ -58,14 +53,10 @@ async fn the_rights_in_the_guide_are_enough_and_no_more_than_is_used() {
             let store = connect(&server, user).await;
             do_everything(&store, &server).await;
             let info = server.command::<String>(&["INFO", "commandstats"]);
-            let granted = documented(user)
-                .into_iter()
-                .filter_map(|it| it.strip_prefix('+'));
-            for command in granted {
-                assert!(
-                    info.contains(&format!("cmdstat_{command}:")),
-                    "{command}: {info}"
-                );
+            let words = documented(user).into_iter();
+            for command in words.filter_map(|it| it.strip_prefix('+')) {
+                let is_used = info.contains(&format!("cmdstat_{command}:"));
+                assert!(is_used, "{command}: {info}");
             }
         }
     }
@@ -86,10 +77,8 @@ async fn a_database_number_takes_the_right_to_select_it() {
 async fn a_cluster_takes_the_additional_rights_in_the_guide() {
     let cluster = Cluster::start();
     for user in ["throttle", "throttle-plain"] {
-        cluster
-            .servers
-            .iter()
-            .for_each(|it| set_user(it, user, &[]));
+        let servers = cluster.servers.iter();
+        servers.for_each(|it| set_user(it, user, &[]));
         let urls = cluster.servers.iter().map(|it| url_of(it, user));
         let urls: Vec<_> = urls.collect();
         let error = bounded(RedisStore::connect_cluster(&urls)).await;
@@ -115,15 +104,12 @@ async fn a_cluster_takes_the_additional_rights_in_the_guide() {
 async fn sentinels_take_the_additional_rights_in_the_guide() {
     let sentinels = Sentinels::start();
     let more = additional("sentinels, on the servers");
-    sentinels
-        .servers
-        .iter()
-        .for_each(|it| set_user(it, "throttle", &more));
+    let servers = sentinels.servers.iter();
+    servers.for_each(|it| set_user(it, "throttle", &more));
     let rights = additional("sentinels, on the sentinels");
-    let rights: Vec<_> = ["resetkeys", "resetchannels", "-@all"]
-        .into_iter()
-        .chain(rights.iter().map(String::as_str))
-        .collect();
+    let rights = rights.iter().map(String::as_str);
+    let none = ["resetkeys", "resetchannels", "-@all"].into_iter();
+    let rights: Vec<_> = none.chain(rights).collect();
     let urls = sentinels.sentinels.iter().map(|it| it.user(&rights));
     let urls: Vec<_> = urls.collect();
     let primary = format!("redis://throttle:PASSWORD@{NAME}/");

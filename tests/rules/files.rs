@@ -72,34 +72,13 @@ fn all_formats_and_code_say_the_same_and_it_is_valid() {
     assert_eq!(toml(TOML).expect("rules"), expected);
     assert_eq!(json(JSON).expect("rules"), expected);
     assert_eq!(yaml(YAML).expect("rules"), expected);
+    let names = ["search", "internal", "uploads", "others"];
+    assert!(expected.names().eq(names.map(Some)));
+    assert!(expected.policy("internal").is_none());
     let file: Value = serde_json::from_str(JSON).expect("json");
     if let Err(error) = schema().0.validate(&file) {
         panic!("{error} at {}", error.instance_path());
     }
-}
-
-#[test]
-fn what_a_file_says_reaches_the_policy() {
-    let rules = toml(TOML).expect("rules");
-    let policy = rules.policy("search").expect("a policy");
-    assert_eq!(policy.name(), Some("search"));
-    assert_eq!(policy.label(), "search");
-    assert_eq!(policy.max_wait(), Some(Duration::from_secs(90)));
-    assert_eq!(policy.max_waiting(), Some(100));
-    assert_eq!(policy.buffer(), Duration::from_millis(50));
-    assert_eq!(policy.guard(), Duration::from_millis(8));
-    assert_eq!(policy.outage(), Outage::Local { share: 0.25 });
-    assert_eq!(policy.recovery(), Recovery::Strict);
-    let others = rules.policy("others").expect("a policy");
-    assert_eq!((others.max_wait(), others.outage()), (None, Outage::Deny));
-    assert!(rules.policy("internal").is_none());
-    let names = [
-        Some("search"),
-        Some("internal"),
-        Some("uploads"),
-        Some("others"),
-    ];
-    assert!(rules.names().eq(names));
 }
 
 #[test]
@@ -113,12 +92,8 @@ fn rules_may_be_a_part_of_another_configuration() {
     let config = read("port = 80\n[[throttle]]\nname = 'all'\nquota = '10/s'").expect("a config");
     assert_eq!((config.port, config.throttle.len()), (80, 1));
     let error = read("port = 80\n[[throttle]]\nname = 'all'\nquota = '0/s'\ncost = 0").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("rules[0].quota: quota \"0/s\": the limit is zero"),
-        "{error}"
-    );
+    let problem = "rules[0].quota: quota \"0/s\": the limit is zero";
+    assert!(error.to_string().contains(problem), "{error}");
 }
 
 /// The schema, and the fields of a rule in it.

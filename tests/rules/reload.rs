@@ -1,7 +1,7 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
 use futures_util::future::join;
-use tower_throttle::rules::{Reloaded, Rule, RuleRef};
+use tower_throttle::rules::{Reloaded, Rule};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{ErrorKind, Outage, Recovery};
 
@@ -24,15 +24,6 @@ async fn settle(limiter: &Limiter) {
     eventually("no queue is left", async || limiter.queues() == 0).await;
 }
 
-/// The rules by name, or by place if they have none.
-fn called(rules: &[RuleRef]) -> Vec<String> {
-    let called = |rule: &RuleRef| match rule.name() {
-        Some(name) => name.to_owned(),
-        None => rule.place().to_string(),
-    };
-    rules.iter().map(called).collect()
-}
-
 #[test]
 fn a_reload_tells_what_has_changed() {
     let limiter = limiter([
@@ -50,36 +41,24 @@ fn a_reload_tells_what_has_changed() {
             per_hour("d", 2),
         ],
     );
-    assert_eq!(called(&reloaded.added), ["e"]);
-    assert_eq!(called(&reloaded.removed), ["a"]);
-    assert_eq!(called(&reloaded.changed), ["b", "d"]);
-    assert_eq!(called(&reloaded.unchanged), ["c"]);
-    assert_eq!(
-        reloaded.to_string(),
-        "1 added (e), 1 removed (a), 2 changed (b, d), 1 as before, in another order"
-    );
+    assert_eq!(reloaded.unchanged[0].name(), Some("c"));
+    let expected = "1 added (e), 1 removed (a), 2 changed (b, d), 1 as before, in another order";
+    assert_eq!(reloaded.to_string(), expected);
     assert_eq!(limiter.rules().expect("rules").len(), 4);
 }
 
 #[test]
 fn without_rules_there_is_nothing_to_reload_and_with_rules_no_quotas_to_set() {
-    let plain = Limiter::builder()
-        .quota(Quota::per_second(1))
-        .build()
-        .expect("a limiter");
+    let plain = build(under(&["1/s"]));
     assert!(plain.rules().is_none() && plain.rule("all").is_none());
     let error = plain.reload(rules([per_second(1)])).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "rules: this limiter has one policy: see `set_quotas`"
-    );
+    let problem = "rules: this limiter has one policy: see `set_quotas`";
+    assert_eq!(error.to_string(), problem);
     let ruled = limiter([per_second(1)]);
     for limiter in [&ruled, &ruled.rule("all").expect("a rule")] {
         let error = limiter.set_quota(Quota::per_second(2)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "quota: the `rules` of the limiter set it: change it there"
-        );
+        let problem = "quota: the `rules` of the limiter set it: change it there";
+        assert_eq!(error.to_string(), problem);
     }
 }
 
@@ -98,10 +77,7 @@ async fn other_bounds_are_for_new_requests_in_the_same_queue() {
     assert_eq!(full.kind(), ErrorKind::QueueFull, "{full}");
     reload(&limiter, [per_second(1).max_wait(SECOND)]);
     let error = limiter.acquire("a").await.unwrap_err();
-    assert!(
-        error.is_limited() && error.wait() > Some(STEP * 4),
-        "{error}"
-    );
+    assert!(error.is_limited() && error.wait() > Some(STEP * 4));
     assert_eq!(limiter.queues(), 1);
     for (place, permit) in (1..).zip(join_all(waiters).await) {
         let (waited, due) = (permit.expect("a permit").waited(), STEP * place);
@@ -144,10 +120,8 @@ async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let (old, paused) = (waiter(&limiter).await, waiter(&limiter).await);
     reload(&limiter, [Rule::exempt()]);
     assert_eq!(limiter.queues(), 1);
-    limiter
-        .acquire("a")
-        .await
-        .expect("a permit, as all others pass");
+    let others = limiter.acquire("a").await;
+    others.expect("all others pass");
     let waited = old.await.expect("a permit").waited();
     assert!(waited >= STEP && waited < STEP + GUARD, "{waited:?}");
     // The rule comes back, also for requests that still wait by it.
@@ -155,10 +129,7 @@ async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let until = Instant::now() + SECOND * 30;
     limiter.pause("a", until).await.expect("a store");
     let waited = paused.await.expect("a permit").waited();
-    assert!(
-        waited >= SECOND * 30,
-        "the pause holds for them: {waited:?}"
-    );
+    assert!(waited >= SECOND * 30, "a pause holds for them: {waited:?}");
     settle(&limiter).await;
 }
 

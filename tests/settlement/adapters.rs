@@ -5,10 +5,10 @@ use std::io;
 use std::net::TcpListener;
 
 use http::{Request, Response};
-use reqwest_middleware::ClientWithMiddleware;
-use support::upstream::{Answer, Upstream};
+use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Charge, Cost, FailureMode, ThrottleLayer, ThrottleMiddleware, key};
+use wiremock::ResponseTemplate;
 
 use super::left;
 use crate::prelude::*;
@@ -41,22 +41,16 @@ async fn reqwest_settles_to_what_the_response_states() {
     let client = reqwest_middleware::ClientBuilder::new(plain.build().expect("a client"));
     let client = client.with(throttle).build();
     let upstream = Upstream::answering(|number| match number {
-        0 => Answer::new(200).header("x-tokens", 10),
-        _ => Answer::new(200),
+        0 => ResponseTemplate::new(200).insert_header("x-tokens", "10"),
+        _ => ResponseTemplate::new(200),
     })
     .await;
-    let get = |client: &ClientWithMiddleware, cost: Option<Cost>| {
-        let request = client.get(upstream.uri());
-        match cost {
-            Some(cost) => request.with_extension(cost).send(),
-            None => request.send(),
-        }
-    };
-    get(&client, None).await.expect("a response");
+    let get = || client.get(upstream.uri());
+    get().send().await.expect("a response");
     assert_eq!(left(&limiter).await, (9, Some(90)));
     // The cost in the extensions of the request goes before the function.
-    let response = get(&client, Some(("tokens", 60).into())).await;
-    let response = response.expect("a response");
+    let costly = get().with_extension(Cost::from(("tokens", 60)));
+    let response = costly.send().await.expect("a response");
     assert_eq!(left(&limiter).await, (8, Some(30)));
     let charge: &Charge = response.extensions().get().expect("a charge");
     charge.settle("tokens", 5).expect("it was not settled");
@@ -141,11 +135,6 @@ async fn a_server_settles_to_what_its_handler_reports() {
     );
     send().await.expect("a response");
     assert_eq!(left(&limiter).await, (8, Some(50)));
-    let refused = service
-        .clone()
-        .oneshot(Request::new(()))
-        .await
-        .expect("a response");
-    assert_eq!(refused.status(), 429);
+    assert_eq!(send().await.expect("a response").status(), 429);
     assert_eq!(left(&limiter).await, (8, Some(50)));
 }

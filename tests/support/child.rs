@@ -14,15 +14,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::signal;
-
 const ROLE: &str = "TEST_CHILD_ROLE";
 
 /// Precedes what the child says, which the test harness may put behind text of its own.
 const MARK: &str = "@child ";
-
-/// The first thing a child says: without it, a misspelt test name would be a silent success.
-const HELLO: &str = "has taken its role";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,11 +30,8 @@ pub struct Child {
     lines: Receiver<String>,
 }
 
-/// Runs the ignored test `test` of this binary in a process of its own, with `role` to be read by
-/// [`role`]; returns once it has taken the role.
-///
-/// `test` is the full name, with modules: `"sharing::replica"`. Its other output is
-/// dropped, except stderr.
+/// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]. Its other
+/// output is dropped, except stderr.
 pub fn spawn(test: &str, role: &str) -> Child {
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
@@ -61,14 +53,12 @@ pub fn spawn(test: &str, role: &str) -> Child {
         }
     });
     let name = format!("{test} as {role}");
-    let child = Child {
+    Child {
         name,
         process,
         stdin,
         lines,
-    };
-    assert_eq!(child.next_line(PATIENCE), HELLO, "{}", child.name);
-    child
+    }
 }
 
 impl Child {
@@ -113,16 +103,6 @@ impl Child {
         self.process.kill().expect("our own child");
         self.process.wait().expect("our own child");
         self.lines.iter().collect()
-    }
-
-    /// Freezes the child: it keeps its connections and does nothing.
-    pub fn sigstop(&self) {
-        signal::freeze(self.pid());
-    }
-
-    /// Lets a frozen child run on.
-    pub fn sigcont(&self) {
-        signal::thaw(self.pid());
     }
 }
 
@@ -175,7 +155,6 @@ fn heard() -> &'static Mutex<Receiver<String>> {
             // The parent has ended.
             process::exit(1);
         });
-        say(HELLO);
         Mutex::new(receive)
     })
 }

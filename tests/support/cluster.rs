@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::process::Command;
 
+use tower_throttle::store::RedisStore;
+
+use crate::errors::bounded;
 use crate::ports::spare_port;
-use crate::redis_server::{RedisServer, wait_until};
+use crate::redis_server::{PATIENCE, RedisServer, wait_until};
 
 /// After how long a server that does not answer is given up, in milliseconds.
 const NODE_TIMEOUT: &str = "1500";
@@ -54,18 +57,18 @@ impl Cluster {
             .expect("a redis-cli on the PATH or in REDIS_CLI; scripts/test brings one");
         assert!(created.status.success(), "{created:?}");
         let cluster = Self { servers };
-        cluster.settles();
+        wait_until("the cluster settles", || cluster.is_settled());
         cluster
-    }
-
-    /// Waits until all servers that run agree that all slots are served, and until each replica has what its
-    /// primary has.
-    pub fn settles(&self) {
-        wait_until("the cluster settles", || self.is_settled());
     }
 
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
+    }
+
+    /// A store that waits long enough for a busy machine.
+    pub async fn store(&self) -> RedisStore {
+        let store = bounded(RedisStore::connect_cluster(self.urls())).await;
+        store.expect("a connection").timeout(PATIENCE)
     }
 
     /// The server that holds this name, as those that run have it.
@@ -100,11 +103,11 @@ impl Cluster {
         keys.try_into().expect("three")
     }
 
-    /// The servers that run.
     pub fn running(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().filter(|it| it.is_running())
     }
 
+    /// All servers that run agree that all slots are served, and each replica has what its primary has.
     fn is_settled(&self) -> bool {
         self.running().all(|server| {
             let info = server.try_command::<String>(&["CLUSTER", "INFO"]);

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use crate::redis_server::RedisServer;
 
 /// The calls that a server has counted per command since it started, failed and refused ones included.
-///
-/// Redis counts a command that a script runs like one that a client sends. A test that must distinguish them uses
-/// [`Monitor`](crate::monitor::Monitor), which slows the server.
+/// Commands that scripts run count, too.
 #[derive(Debug, Clone)]
 pub struct CommandStats {
     /// Names as Redis writes them, such as `evalsha` and `script|load`.
@@ -15,7 +13,6 @@ pub struct CommandStats {
 }
 
 impl CommandStats {
-    /// Everything so far.
     pub fn of(server: &RedisServer) -> Self {
         let info = server.command::<String>(&["INFO", "commandstats"]);
         let lines = info.lines();
@@ -35,15 +32,11 @@ impl CommandStats {
         }
     }
 
-    /// Calls after `earlier`.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         for (name, before) in &earlier.calls {
-            let calls = self
-                .calls
-                .get_mut(name)
-                .expect("the server was not restarted");
-            *calls -= before;
+            let calls = self.calls.get_mut(name);
+            *calls.expect("the server was not restarted") -= before;
         }
         self
     }

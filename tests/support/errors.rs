@@ -67,10 +67,8 @@ pub fn assert_readable(error: &(dyn StdError + 'static)) {
         let message = error.to_string();
         assert!(!message.is_empty(), "{error:?}");
         if let Some(source) = next.filter(|_| error.is::<Error>() || error.is::<StoreError>()) {
-            assert!(
-                !message.contains(&source.to_string()),
-                "{message}: {source}"
-            );
+            let repeats = message.contains(&source.to_string());
+            assert!(!repeats, "{message}: {source}");
         }
     }
 }

@@ -1,15 +1,7 @@
 //! The keys of a server.
 
-use std::collections::BTreeSet;
-
 use crate::errors::eventually;
 use crate::redis_server::RedisServer;
-
-/// The names of all keys.
-pub fn names(server: &RedisServer) -> BTreeSet<String> {
-    let names: Vec<String> = server.command(&["KEYS", "*"]);
-    names.into_iter().collect()
-}
 
 /// Looks in one step, so that no key expires in between.
 #[track_caller]

@@ -8,45 +8,28 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::Limiter;
 use tower_throttle::test_util::history::History;
 
-/// The callers for each limiter.
 const CALLERS: usize = 8;
 
 /// Callers of one key, through several limiters.
 #[derive(Debug)]
 pub struct Load {
-    key: &'static str,
     callers: JoinSet<()>,
-    departed: Arc<Mutex<Vec<Duration>>>,
-    start: Instant,
+    departed: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Load {
-    /// Callers for this key.
     pub fn of<'a>(key: &'static str, limiters: impl IntoIterator<Item = &'a Limiter>) -> Self {
-        let mut load = Self {
-            key,
-            callers: JoinSet::new(),
-            departed: Arc::default(),
-            start: Instant::now(),
-        };
-        for limiter in limiters {
-            load.add(limiter);
-        }
-        load
-    }
-
-    fn add(&mut self, limiter: &Limiter) {
-        for _ in 0..CALLERS {
-            let (limiter, departed) = (limiter.clone(), self.departed.clone());
-            let (start, key) = (self.start, self.key);
-            self.callers.spawn(async move {
+        let (mut callers, departed) = (JoinSet::new(), Arc::<Mutex<Vec<_>>>::default());
+        for limiter in limiters.into_iter().flat_map(|it| [it; CALLERS]) {
+            let (limiter, departed) = (limiter.clone(), departed.clone());
+            callers.spawn(async move {
                 loop {
                     let Ok(permit) = limiter.acquire(key).await else {
                         sleep(Duration::from_millis(5)).await;
                         continue;
                     };
                     // Before the check, so that the departure is no later than this.
-                    let at = start.elapsed();
+                    let at = Instant::now();
                     if permit.is_valid() {
                         departed.lock().expect("no panic").push(at);
                     } else {
@@ -55,9 +38,9 @@ impl Load {
                 }
             });
         }
+        Self { callers, departed }
     }
 
-    /// How many have departed.
     pub fn departures(&self) -> usize {
         self.departed.lock().expect("no panic").len()
     }
@@ -73,20 +56,10 @@ impl Load {
         start.elapsed()
     }
 
-    /// The time since the beginning.
-    pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
     /// Ends it.
     pub async fn history(mut self) -> History {
         self.callers.shutdown().await;
         let departed = self.departed.lock().expect("no panic");
-        departed.iter().map(|&at| (at, 1)).collect()
+        departed.iter().copied().collect()
     }
-}
-
-/// The part of a history that begins then.
-pub fn since(history: &History, from: Duration) -> History {
-    history.times().filter(|at| *at >= from).collect()
 }

@@ -4,12 +4,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// A port that is free and that no other process takes which runs such tests, below those that systems hand
-/// out to outgoing connections.
-///
-/// While a server is down, its clients keep trying to connect. From the range for outgoing
-/// connections, one of them would sooner or later be given the very port it is calling, connect to
-/// itself, and keep the server from coming back. And so would a server that another process starts.
+/// A port that is free and that no other process takes which runs such tests, below those for outgoing connections: a
+/// client of a server that is down would sooner or later be given the port that it calls, and connect to itself.
 pub fn spare_port() -> u16 {
     static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
     let mut claims = CLAIMS.lock().expect("no panic");

@@ -1,6 +1,5 @@
 //! [`Proxy`]: a stretch of network between clients and a server that a test can break in many ways.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,11 +17,8 @@ mod pump;
 
 /// Passes bytes between clients and a server on loopback, and can fail in between.
 ///
-/// It runs on a thread and a runtime of its own, so a busy test does not slow it. All methods block the
-/// thread, for milliseconds, and what they say is so when they return. Dropping it closes all connections.
-///
-/// It fails as networks do, so no bytes ever go missing in the middle of a connection: they come late, or
-/// the connection is over, or from some moment on nothing comes any more.
+/// It runs on a thread and a runtime of its own, so a busy test does not slow it. Methods block the thread for milliseconds.
+/// As in networks, no bytes are lost in the middle of a connection: they come late, or none come any more.
 pub struct Proxy {
     port: u16,
     state: Arc<State>,
@@ -34,8 +30,6 @@ struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
     open: AtomicUsize,
-    /// By the number of the connection.
-    round_trips: Mutex<BTreeMap<usize, usize>>,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
@@ -47,9 +41,7 @@ struct State {
 struct Weather {
     /// The port of loopback to which new connections lead.
     target: u16,
-    /// Each way.
     delay: Duration,
-    /// Keeps bytes.
     holds: bool,
     /// Drops bytes, on all connections.
     swallows: bool,
@@ -57,17 +49,16 @@ struct Weather {
     dead_below: usize,
     /// Counts cuts: a connection that sees it change is over.
     cuts: usize,
-    /// Refuses new connections.
     refuses: bool,
     /// How many orders there were.
     orders: usize,
     is_over: bool,
 }
 
-/// For each request with these bytes: after how many bytes its reply is cut, if it is.
+/// For the next request with these bytes: after how many bytes its reply is cut.
 struct Fuse {
     request: Vec<u8>,
-    cuts: Box<dyn FnMut() -> Option<usize> + Send>,
+    after: usize,
 }
 
 impl Proxy {
@@ -103,7 +94,6 @@ impl Proxy {
         }
     }
 
-    /// `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -117,15 +107,8 @@ impl Proxy {
         self.state.made.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
-    }
-
-    /// How often the client of each connection sent something after it had received all that it waited for.
-    pub fn round_trips(&self) -> Vec<usize> {
-        let counts = self.state.round_trips.lock().expect("no panic");
-        counts.values().copied().collect()
     }
 
     /// Lets all bytes take so much longer, each way, from now on.
@@ -133,8 +116,7 @@ impl Proxy {
         self.change(|weather| weather.delay = each_way);
     }
 
-    /// Keeps all bytes, both ways, until [`resume`](Self::resume): some way between the ends is down, and
-    /// TCP will send again what was lost.
+    /// Keeps all bytes, both ways, until [`resume`](Self::resume), as a network that is down for a while.
     pub fn hold(&self) {
         self.change(|weather| weather.holds = true);
     }
@@ -144,14 +126,12 @@ impl Proxy {
         self.change(|weather| weather.holds = false);
     }
 
-    /// Swallows all bytes, both ways, on the connections that there are and on those that are made until
-    /// [`heal`](Self::heal): they stay open, and nothing ever comes, as if the
-    /// other end had vanished.
+    /// Drops all bytes on all connections until [`heal`](Self::heal), as if the other end had vanished.
     pub fn swallow(&self) {
         self.change(|weather| weather.swallows = true);
     }
 
-    /// Swallows nothing of connections that are made from now on. The others stay dead.
+    /// Passes the bytes of connections that are made from now on. The others stay dead.
     pub fn heal(&self) {
         let made = self.made();
         self.change(|weather| {
@@ -160,13 +140,11 @@ impl Proxy {
         });
     }
 
-    /// Leads new connections to the server on another port; those that there are stay where they are. To
-    /// a client, a change in the DNS is no more than that.
+    /// Leads new connections to the server on another port, as a change in the DNS.
     pub fn lead_to(&self, target: u16) {
         self.change(|weather| weather.target = target);
     }
 
-    /// Resets all connections.
     pub fn cut(&self) {
         self.order(|weather| weather.cuts += 1);
     }
@@ -176,7 +154,6 @@ impl Proxy {
         self.order(|weather| weather.refuses = true);
     }
 
-    /// Takes new connections again.
     pub fn accept(&self) {
         self.order(|weather| weather.refuses = false);
     }
@@ -184,16 +161,8 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        let mut next = Some(after);
-        self.before(request, move || next.take());
-    }
-
-    /// Calls this before each request with these bytes in it passes. The reply is cut after so many bytes, if any.
-    pub fn before(&self, request: &[u8], cuts: impl FnMut() -> Option<usize> + Send + 'static) {
-        *self.state.fuse.lock().expect("no panic") = Some(Fuse {
-            request: request.to_vec(),
-            cuts: Box::new(cuts),
-        });
+        let request = request.to_vec();
+        *self.state.fuse.lock().expect("no panic") = Some(Fuse { request, after });
     }
 
     /// How many replies were cut.
@@ -266,8 +235,7 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
                 state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
                 connections.spawn(async move {
-                    pump::connect(&client, number, cuts, &state).await;
-                    drop(client);
+                    pump::connect(client, number, cuts, &state).await;
                     state.open.fetch_sub(1, Ordering::SeqCst);
                 });
             }

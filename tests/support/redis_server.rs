@@ -17,15 +17,12 @@ use crate::ports::spare_port;
 use crate::signal;
 
 /// How long a server may take to answer its first `PING`, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A `redis-server` process on a loopback port of its own, which keeps nothing on disk.
+/// A `redis-server` process on a loopback port of its own: `$REDIS_SERVER`, or the one on the `PATH`.
 ///
-/// Without persistence, whatever ends the process loses its data: [`kill9`](Self::kill9) followed
-/// by [`restart`](Self::restart) is a server whose state is gone. Dropping it kills and reaps it.
-///
-/// The binary is `$REDIS_SERVER`, or else `redis-server` on the `PATH`. All methods block the
-/// thread, for milliseconds.
+/// It keeps nothing on disk, so its data is gone after [`kill9`](Self::kill9) and [`restart`](Self::restart). Dropping it
+/// kills it. All methods block the thread, for milliseconds.
 #[derive(Debug)]
 pub struct RedisServer {
     binary: OsString,
@@ -72,7 +69,6 @@ impl RedisServer {
         panic!("lost the race for a free port twenty times");
     }
 
-    /// `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -86,7 +82,6 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// The id of the running process.
     pub fn pid(&self) -> u32 {
         let process = self.process.as_ref();
         process.expect("the server is not running").id()
@@ -130,11 +125,6 @@ impl RedisServer {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection)
     }
 
-    /// How many bytes its data, its connections and all else take.
-    pub fn used_memory(&self) -> u64 {
-        self.info("used_memory")
-    }
-
     /// A number of `INFO`.
     pub fn info(&self, field: &str) -> u64 {
         let info: InfoDict = self.command(&["INFO"]);
@@ -142,16 +132,12 @@ impl RedisServer {
     }
     /// Ends the server as an operator would: it closes its connections and exits.
     pub fn stop(&mut self) {
-        signal::terminate(self.pid());
-        let deadline = Instant::now() + PATIENCE;
-        let mut process = self.process.take().expect("checked by pid()");
-        while process.try_wait().expect("our own child").is_none() {
-            if Instant::now() > deadline {
-                self.process = Some(process);
-                panic!("the server did not stop: {}", self.log());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+        signal::send("TERM", self.pid());
+        wait_until("the server stops", || {
+            let process = self.process.as_mut().expect("checked by pid()");
+            process.try_wait().expect("our own child").is_some()
+        });
+        self.process = None;
     }
 
     /// Ends the server as a power failure would, even while it is frozen.
@@ -179,7 +165,6 @@ impl RedisServer {
         signal::freeze(self.pid());
     }
 
-    /// Lets a frozen server run on. It answers the commands that it got.
     pub fn sigcont(&self) {
         signal::thaw(self.pid());
     }
@@ -188,7 +173,6 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// The log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

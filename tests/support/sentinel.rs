@@ -4,7 +4,6 @@ use std::fs;
 
 use crate::redis_server::{RedisServer, installed, wait_until};
 
-/// The name of the primary.
 pub const NAME: &str = "the-primary";
 
 /// Three servers, of which the first is the primary to begin with, and three sentinels.

@@ -5,9 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Stops a process in its tracks; returns once it no longer runs.
-///
-/// Its connections stay open and unanswered, which is what a hung host looks like.
+/// Stops a process; returns once it no longer runs. Its connections stay open and unanswered, as those of a hung host.
 pub fn freeze(pid: u32) {
     send("STOP", pid);
     // The signal is sent but not yet obeyed; only Linux lets us see when it is.
@@ -18,14 +16,8 @@ pub fn freeze(pid: u32) {
     }
 }
 
-/// Lets a frozen process run on.
 pub fn thaw(pid: u32) {
     send("CONT", pid);
-}
-
-/// Asks a process to end.
-pub fn terminate(pid: u32) {
-    send("TERM", pid);
 }
 
 /// Sends a signal by its name, such as `HUP`.

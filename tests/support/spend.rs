@@ -3,7 +3,6 @@
 use tower_throttle::store::Store;
 use tower_throttle::{Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
-/// A builder with these quotas.
 pub fn under(quotas: &[&str]) -> LimiterBuilder {
     let quotas = quotas
         .iter()

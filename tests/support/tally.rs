@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
@@ -12,13 +11,9 @@ use tower_throttle::store::StoreError;
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Count {
-    /// Requests.
     Asked,
-    /// Requests that departed with a permit.
     Departed,
-    /// Permits that had expired.
     Expired,
-    /// Permits that were given back.
     Forfeited,
     /// Requests that their callers dropped.
     Dropped,
@@ -36,7 +31,6 @@ pub enum Count {
     Lost,
     /// The longest that a request took, in microseconds.
     Longest,
-    /// Calls to the store.
     Calls,
     /// Calls whose answers were lost.
     LostCalls,
@@ -80,7 +74,6 @@ impl Tally {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Count, u64>> {
         self.0.lock().expect("no panic")
     }
-    /// The sum of both.
     pub fn join(self, other: &Self) -> Self {
         for (&count, &number) in &*other.lock() {
             self.add(count, number);
@@ -104,26 +97,9 @@ impl Tally {
         use Count::{Dropped, Expired, Forfeited, Refused};
         let ended = self.answered() + self.sum(&[Expired, Forfeited, Dropped, Refused]);
         let lost = [self.of(Count::Lost), self.of(Count::Other)];
-        assert_eq!(
-            lost,
-            [0, 0],
-            "lost, and of unknown kind, in process {process}"
-        );
+        assert_eq!(lost, [0, 0], "lost, and others, in process {process}");
         let asked = [self.of(Count::Asked), self.of(Count::Departed)];
-        assert_eq!(
-            [ended, arrived],
-            asked,
-            "ended and arrived, in process {process}"
-        );
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Count::{Asked, Departed, Dropped, Limited, Lost, Other, Out, Unknown};
-        for count in [Asked, Departed, Dropped, Lost, Limited, Out, Unknown, Other] {
-            writeln!(f, "{count:?}: {}", self.of(count))?;
-        }
-        Ok(())
+        let ended = [ended, arrived];
+        assert_eq!(ended, asked, "ended and arrived, in process {process}");
     }
 }

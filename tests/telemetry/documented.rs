@@ -14,12 +14,9 @@ use crate::prelude::*;
 #[test]
 fn each_documented_event_happens_and_no_others_do() {
     let runtime = |paused| {
-        let builder = &mut Builder::new_current_thread();
-        builder
-            .enable_all()
-            .start_paused(paused)
-            .build()
-            .expect("a runtime")
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_all().start_paused(paused).build();
+        runtime.expect("a runtime")
     };
     let (seen, _guard) = Seen::begin();
     let mut told = BTreeSet::new();
@@ -88,29 +85,27 @@ fn documented() -> Metrics {
 fn scraped(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for line in text.lines() {
-        if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = kind.split_once(' ').expect("a kind");
+        let kind = line.strip_prefix("# TYPE ");
+        if let Some((name, kind)) = kind.and_then(|it| it.split_once(' ')) {
             metrics.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
-            continue;
+        } else if let Some((series, value)) = line.rsplit_once("} ") {
+            let value: f64 = value.parse().expect("a number");
+            assert!(value.is_finite(), "{line}");
+            let (name, labels) = series.split_once('{').expect("labels");
+            let whole = histogram(name).filter(|it| metrics.contains_key(*it));
+            let (_, known) = metrics.get_mut(whole.unwrap_or(name)).expect("a kind");
+            let labels = labels.split("\",").filter_map(|it| it.split_once('='));
+            let labels = labels.map(|(name, _)| name.to_owned());
+            known.extend(labels.filter(|it| it != "le"));
         }
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (series, value) = line.rsplit_once(' ').expect("a value");
-        assert!(
-            value.parse::<f64>().expect("a number").is_finite(),
-            "{line}"
-        );
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let parts = ["_bucket", "_sum", "_count"];
-        let whole = parts.iter().find_map(|it| name.strip_suffix(it));
-        let known = whole.filter(|it| metrics.contains_key(*it)).unwrap_or(name);
-        let (_, known) = metrics.get_mut(known).expect("a kind");
-        let labels = labels.trim_end_matches('}').split("\",");
-        let labels = labels.filter_map(|it| Some(it.split_once('=')?.0.to_owned()));
-        known.extend(labels.filter(|it| it != "le"));
     }
     metrics
+}
+
+/// The name of the histogram that this series is a part of.
+fn histogram(series: &str) -> Option<&str> {
+    let parts = ["_bucket", "_sum", "_count"];
+    parts.iter().find_map(|it| series.strip_suffix(it))
 }
 
 #[test]
@@ -132,8 +127,7 @@ fn each_panel_says_what_it_shows_and_asks_for_documented_series() {
         for target in panel["targets"].as_array().expect("queries") {
             let query = target["expr"].as_str().expect("a query");
             for (series, labels) in series(query) {
-                let parts = ["_bucket", "_sum", "_count"];
-                let histogram = parts.iter().find_map(|it| series.strip_suffix(it));
+                let histogram = histogram(&series);
                 let name = histogram.unwrap_or(&series);
                 let (kind, known) = documented.get(name).expect(name);
                 assert_eq!(histogram.is_some(), *kind == "histogram", "{query}");

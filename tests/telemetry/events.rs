@@ -283,29 +283,22 @@ pub(super) async fn restart(seen: &Seen) {
     let mut server = RedisServer::start_with(&user);
     let limiter_of = build(limiter_of(&server).await);
     limiter_of.acquire("a").await.expect("a permit");
-    eventually("nudges arrive", async || {
-        !seen.told("nudges arrive").is_empty()
-    })
-    .await;
+    seen.until("nudges arrive", 1).await;
     limiter_of.acquire("a").await.expect("a permit");
     // A busy machine may miss grants.
     let events = seen.events().into_iter();
     let loud = events.filter(|it| it.level < Level::DEBUG);
     assert_eq!(loud.count(), 1, "{:?}", seen.messages());
     server.kill9();
-    let lost = || !seen.told("nudges no longer arrive").is_empty();
-    eventually("the subscription is lost", async || lost()).await;
+    seen.until("nudges no longer arrive", 1).await;
     let waiting = tokio::spawn(limiter_of.acquire("a").max_wait(Duration::from_secs(60)));
-    let out = || !seen.told("the store is out").is_empty();
-    eventually("the store is out", async || out()).await;
+    seen.until("the store is out", 1).await;
     let event = seen.told("the store is out").remove(0);
     assert!(event.fields.has("cause"), "{event:?}");
     server.restart();
     waiting.await.expect("no panic").expect("a permit");
-    let subscribed = || seen.told("nudges arrive").len() >= 2;
-    eventually("there is another subscription", async || subscribed()).await;
-    let back = || !seen.told("the store is back").is_empty();
-    eventually("the store is back", async || back()).await;
+    seen.until("nudges arrive", 2).await;
+    seen.until("the store is back", 1).await;
     // A busy machine may take too long for a probe.
     for message in [
         "the store is out",

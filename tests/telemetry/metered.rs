@@ -194,12 +194,8 @@ async fn keys_are_labels_only_if_that_is_set() {
     let without = Figures::new();
     let limiter = without.build(ten());
     limiter.acquire("secret").await.unwrap();
-    assert!(
-        !without
-            .series()
-            .iter()
-            .any(|series| series.contains("key="))
-    );
+    let mut series = without.series().into_iter();
+    assert!(!series.any(|series| series.contains("key=")));
 
     let figures = Figures::new();
     let limiter = figures.build(ten().key_labels(true));
@@ -218,10 +214,8 @@ async fn keys_are_labels_only_if_that_is_set() {
     // Nothing is counted twice.
     let series = figures.series();
     let of = |name: &str| series.iter().filter(|it| it.starts_with(name)).count();
-    assert_eq!(
-        [of("requests_total"), of("spent_total"), of("waiting")],
-        [2, 2, 1]
-    );
+    let counts = ["requests_total", "spent_total", "waiting"].map(of);
+    assert_eq!(counts, [2, 2, 1]);
 }
 
 /// Calls to the store run in tasks, which may be on other threads.
@@ -246,15 +240,11 @@ fn two(quota: Quota) -> Rules {
     Rules::new([search.outage(Outage::Allow), others]).expect("valid rules")
 }
 
-fn two_rules(store: &Sharded) -> LimiterBuilder {
-    let rules = two(Quota::per_second(2));
-    Limiter::builder().rules(rules).store(store.clone())
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_rule_is_a_policy_that_is_counted_by_its_name() {
     let figures = Figures::new();
-    let limiter = figures.build(two_rules(&Sharded::default()));
+    let builder = Limiter::builder().rules(two(Quota::per_second(2)));
+    let limiter = figures.build(builder.store(Sharded::default()));
     let search = limiter.rule("search").unwrap();
     join_all((0..4).map(|_| search.acquire("a"))).await;
     limiter.acquire("a").await.unwrap();
@@ -282,7 +272,6 @@ async fn exempt_requests_have_no_span_and_are_not_counted() {
     assert!(series.iter().all(is_of_store), "{series:?}");
 }
 
-/// One per second.
 fn one() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(1)).name("one")
 }

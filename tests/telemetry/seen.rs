@@ -13,6 +13,8 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::prelude::eventually;
+
 /// The spans and events of this thread, while the guard lives.
 #[derive(Clone)]
 pub(crate) struct Seen(Arc<Mutex<All>>);
@@ -30,7 +32,6 @@ pub(crate) struct SpanSeen {
     pub(crate) name: &'static str,
     pub(crate) level: Level,
     pub(crate) fields: Fields,
-    /// The span outside.
     pub(crate) parent: Option<&'static str>,
     pub(crate) entered: usize,
     pub(crate) left: usize,
@@ -83,7 +84,6 @@ impl Seen {
         self.all().spans.clone()
     }
 
-    /// The only span.
     pub(crate) fn span(&self) -> SpanSeen {
         let spans = self.spans();
         assert_eq!(spans.len(), 1, "{spans:?}");
@@ -94,10 +94,14 @@ impl Seen {
         self.all().events.clone()
     }
 
-    /// The events with this message.
     pub(crate) fn told(&self, message: &str) -> Vec<EventSeen> {
         let all = self.events().into_iter();
         all.filter(|event| event.message == message).collect()
+    }
+
+    /// Waits until there are so many events with this message.
+    pub(crate) async fn until(&self, message: &str, count: usize) {
+        eventually(message, async || self.told(message).len() >= count).await;
     }
 
     pub(crate) fn messages(&self) -> Vec<String> {
@@ -109,7 +113,6 @@ impl Seen {
         self.all().asks = Some(Arc::new(asks));
     }
 
-    /// Forgets what was seen.
     pub(crate) fn forget(&self) {
         let all = &mut *self.all();
         all.spans.clear();

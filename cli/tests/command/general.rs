@@ -60,13 +60,9 @@ fn colors_are_only_for_terminals() {
     ] {
         let mut command = throttle(&["show", "key", "--redis", UNREACHABLE]);
         let ended = Ended::of(command.envs(variables.iter().copied()));
-        assert_eq!(
-            ended.stderr.starts_with(ERROR),
-            is_colored,
-            "{:?}",
-            ended.stderr
-        );
-        assert_eq!(ended.stderr.contains('\u{1b}'), is_colored);
+        let error = ended.stderr;
+        assert_eq!(error.starts_with(ERROR), is_colored, "{error:?}");
+        assert_eq!(error.contains('\u{1b}'), is_colored);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Priority, Recovery};
 
 use super::terminal::{Screen, ends};
@@ -124,46 +123,41 @@ async fn places_are_shown_with_the_processes_that_hold_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_limiter_obeys_pause_and_resume() {
-    let server = RedisServer::start();
-    let limiter = limiter(&server, &["1/s"]).await;
-    // The key has no state yet.
-    let ended = run_async(&server, "pause api 1h --json").await;
-    let paused = ended.failed_json(0, "`--policy NAME`");
-    let expected = json!([{ "longer": false, "paused_seconds": 3_600.0 }]);
-    assert_includes(&paused["policies"], &expected);
-    assert!(!is_granted(&limiter).await);
-    let waiting = tokio::spawn(async move { limiter.acquire("api").await.map(|_| Instant::now()) });
-    let before = Instant::now();
-    let resumed = run_async(&server, "resume api --json").await.json();
-    assert_includes(&resumed["policies"], &json!([{ "resumed": true }]));
-    let departed = timeout(LONG, waiting).await.expect("in time");
-    assert!(departed.expect("no panic").expect("a permit") >= before);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_key_can_be_paused_under_every_quota() {
-    for quotas in [
-        &["10/h", "2/s"][..],
-        &["100/m gcra burst=20"],
-        &["5/h fixed-window"],
-        &["5000/s"],
+async fn a_running_limiter_obeys_pause_and_resume_of_an_idle_key_under_every_quota() {
+    for (quotas, policy) in [
+        (&["1/s"][..], ""),
+        (&["10/h", "2/s"], "github"),
+        (&["100/m gcra burst=20"], "github"),
+        (&["5/h fixed-window"], "github"),
+        (&["5000/s"], "github"),
     ] {
         let server = RedisServer::start();
-        let named = under(quotas).name("github").store(server.store().await);
-        let limiter = build(named);
-        run_async(&server, "pause api 1h --policy github")
-            .await
-            .printed();
+        let builder = under(quotas).store(server.store().await);
+        let (limiter, paused) = match policy {
+            "" => {
+                let paused = run_async(&server, "pause api 1h --json").await;
+                (build(builder), paused.failed_json(0, "`--policy NAME`"))
+            }
+            policy => {
+                let line = format!("pause api 1h --json --policy {policy}");
+                let paused = run_async(&server, &line).await.json();
+                (build(builder.name(policy)), paused)
+            }
+        };
+        let expected = json!([{ "longer": false, "paused_seconds": 3_600.0 }]);
+        assert_includes(&paused["policies"], &expected);
         assert!(!is_granted(&limiter).await, "{quotas:?}");
         let shown = run_async(&server, "show api --json").await.json();
         // The limiter's quotas have replaced the placeholder.
         let shown = shown["policies"][0]["quotas"].as_array().map(Vec::len);
         assert_eq!(shown, Some(quotas.len()));
-        run_async(&server, "resume api").await.printed();
-        // The limiter may remember its refusal until the nudge arrives.
-        let resumed = timeout(LONG, limiter.acquire("api")).await;
-        resumed.expect("in time").expect("a permit");
+        let waiting =
+            tokio::spawn(async move { limiter.acquire("api").await.map(|_| Instant::now()) });
+        let before = Instant::now();
+        let resumed = run_async(&server, "resume api --json").await.json();
+        assert_includes(&resumed["policies"], &json!([{ "resumed": true }]));
+        let departed = timeout(LONG, waiting).await.expect("in time");
+        assert!(departed.expect("no panic").expect("a permit") >= before);
     }
 }
 
@@ -257,8 +251,7 @@ async fn special_keys_and_prefixes_are_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_all_servers_of_a_cluster_are_found() {
     let cluster = Cluster::start();
-    let store = RedisStore::connect_cluster(cluster.urls()).await;
-    let store = store.expect("a connection").timeout(LONG);
+    let store = cluster.store().await;
     let url = cluster.servers[4].url();
     let on_cluster = |line: String| run(&format!("{line} --json --cluster --redis {url}")).json();
     for key in cluster.keys_of_each() {
@@ -286,10 +279,7 @@ async fn keys_of_all_servers_of_a_cluster_are_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_shows_the_real_output_of_show() {
-    let section = GUIDE
-        .split("\n# Look at a key\n")
-        .nth(1)
-        .expect("a section");
+    let (_, section) = GUIDE.split_once("\n# Look at a key\n").expect("a section");
     let block = section.split("```text\n").nth(1).expect("a block");
     let shown = block.split("```").next().expect("its end");
     // Numbers depend on the time.
@@ -303,9 +293,6 @@ async fn the_guide_shows_the_real_output_of_show() {
     spend(&store, under(&["10/m"]), "api.example.com", 10).await;
     on(&server, "pause api.example.com 30s").printed();
     let printed = on(&server, "show api.example.com").printed();
-    assert_eq!(
-        without_numbers(&printed),
-        without_numbers(shown),
-        "{printed}"
-    );
+    let [printed, shown] = [&*printed, shown].map(without_numbers);
+    assert_eq!(printed, shown);
 }

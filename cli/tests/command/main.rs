@@ -33,7 +33,6 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Runs the words of this command line.
 fn run(line: &str) -> Ended {
     Ended::of(&mut throttle(&words(line)))
 }
@@ -43,7 +42,6 @@ fn on(server: &RedisServer, line: &str) -> Ended {
     run(&format!("{line} --redis {}", server.url()))
 }
 
-/// The result of a command.
 struct Ended {
     code: Option<i32>,
     stdout: String,

@@ -12,10 +12,8 @@ use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::throttle;
 
-/// Enough for a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A terminal and its output.
 pub(crate) struct Screen {
     terminal: File,
     shown: mpsc::Receiver<Vec<u8>>,
@@ -32,7 +30,6 @@ fn modes(terminal: &File) -> Modes {
 }
 
 impl Screen {
-    /// Runs the command on a terminal of this size.
     pub(crate) fn with(args: &[&str], columns: u16, lines: u16) -> (Self, Child) {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&terminal).expect("grantpt");

@@ -18,7 +18,6 @@ pub(crate) const SETS: [&[&str]; 5] = [
     &["16/s spacing"],
 ];
 
-/// The longest window of all.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);
 
 pub(crate) fn set(number: usize) -> Vec<Quota> {
@@ -56,7 +55,6 @@ impl Kept {
         latest.all(|latest| latest.is_some_and(|&at| at > since))
     }
 
-    /// How many have departed from this process.
     pub(crate) fn count(&self, process: usize) -> u64 {
         self.counts.get(&process).copied().unwrap_or(0)
     }

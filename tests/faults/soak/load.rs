@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use support::child;
 use support::spend::{build, under};
 use support::tally::Count;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Decision, Error, Permit, Recovery};
@@ -29,7 +29,6 @@ use crate::stage::Part;
 /// The tasks of a subscription: one that reads messages, and one of its connection.
 const SUBSCRIPTION: usize = 2;
 
-/// All keys.
 pub(crate) const ALL: usize = 10_000;
 
 /// The first of them are hot: there always is a line for each, in each process.
@@ -57,7 +56,6 @@ pub(crate) struct Rest {
     pub(crate) tasks_at_first: usize,
 }
 
-/// Plays a part until the line `stop`.
 pub(crate) fn play(part: &Part) {
     let seed = part.script.parse().expect("a number");
     let mut process = Process::new(part, runtime(), seed);
@@ -122,20 +120,16 @@ impl Process {
         handle.block_on(self.load.end(&mut self.callers));
         let deadline = Instant::now() + SETTLING;
         loop {
-            let rest = self.look(&handle);
+            let rest = Rest {
+                lines: self.load.limiter.queues(),
+                is_out: self.load.limiter.health().is_out(),
+                tasks: handle.metrics().num_alive_tasks(),
+                tasks_at_first: self.tasks_at_first,
+            };
             if rest.is_at_rest() || Instant::now() > deadline {
                 return rest;
             }
             std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn look(&self, handle: &Handle) -> Rest {
-        Rest {
-            lines: self.load.limiter.queues(),
-            is_out: self.load.limiter.health().is_out(),
-            tasks: handle.metrics().num_alive_tasks(),
-            tasks_at_first: self.tasks_at_first,
         }
     }
 }

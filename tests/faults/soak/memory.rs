@@ -1,15 +1,9 @@
-//! Memory over time: [`Series`], which must not grow.
+//! The memory of processes over time, which must not grow.
 
 use std::fs;
 use std::time::Duration;
 
-/// One number per second.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Series {
-    samples: Vec<u64>,
-}
-
-/// A shorter one tells nothing: half of it, and more, is warming up.
+/// So many samples, one per second, tell something: half of them, and more, are warming up.
 const LEAST: usize = 120;
 
 /// A run of this length has enough samples of each process that lives through it.
@@ -18,53 +12,27 @@ pub(crate) const LONG: Duration = Duration::from_secs(240);
 /// The median of the last quarter may exceed that of the second by a tenth and this, for the allocator.
 const SLACK: u64 = 4 << 20;
 
-impl Series {
-    pub(crate) fn push(&mut self, bytes: u64) {
-        self.samples.push(bytes);
-    }
-
-    /// The medians of the second quarter and of the last; `None` where there is too little.
-    pub(crate) fn medians(&self) -> Option<[u64; 2]> {
-        let quarter = self.samples.len() / 4;
-        let median = |from: usize| {
-            let mut samples = self.samples[from * quarter..(from + 1) * quarter].to_vec();
-            samples.sort_unstable();
-            samples[quarter / 2]
-        };
-        (self.samples.len() >= LEAST).then(|| [1, 3].map(median))
-    }
-
-    pub(crate) fn grows(&self) -> bool {
-        self.medians()
-            .is_some_and(|[early, late]| late > early + early / 10 + SLACK)
-    }
-}
-
-/// The resident memory of a process, in bytes; `None` once it has ended.
-///
-/// As Linux says; nothing else is looked at.
-pub(crate) fn resident(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes = line.trim().strip_suffix(" kB").expect("kilobytes");
-    Some(kilobytes.parse::<u64>().expect("a number") << 10)
-}
-
-#[test]
-fn what_never_stops_to_grow_is_found_and_what_swings_is_not() {
-    const MB: u64 = 1 << 20;
-    let grows = |of: fn(u64) -> u64| {
-        let samples = (0..600).map(of).collect();
-        Series { samples }.grows()
+/// The medians of the second quarter and of the last; `None` where there is too little.
+pub(crate) fn medians(samples: &[u64]) -> Option<[u64; 2]> {
+    let quarter = samples.len() / 4;
+    let median = |from: usize| {
+        let mut samples = samples[from * quarter..(from + 1) * quarter].to_vec();
+        samples.sort_unstable();
+        samples[quarter / 2]
     };
-    assert!(grows(|second| 20 * MB + second * (30 << 10)));
-    assert!(!grows(|second| 20 * MB
-        + second.min(100) * MB / 10
-        + second % 30 * MB / 5));
-    assert!(!grows(|second| if second > 590 {
-        90 * MB
-    } else {
-        20 * MB
-    }));
+    (samples.len() >= LEAST).then(|| [1, 3].map(median))
+}
+
+pub(crate) fn grows([early, late]: [u64; 2]) -> bool {
+    late > early + early / 10 + SLACK
+}
+
+/// The resident memory of a process on Linux, in bytes.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    let kilobytes = kilobytes.expect("kilobytes").parse::<u64>();
+    kilobytes.expect("a number") << 10
 }

@@ -67,6 +67,7 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     let tallies = phases.stage.stop();
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
-    println!("{:.0?}, {} phases\n{tally}", start.elapsed(), phases.count);
-    phases.assert_no_growth(start.elapsed());
+    let (elapsed, count) = (start.elapsed(), phases.count);
+    println!("{elapsed:.0?}, {count} phases, {}", child::text(&tally));
+    phases.assert_no_growth(elapsed);
 }

@@ -13,7 +13,7 @@ use support::{child, keyspace};
 
 use super::kept::{Kept, LONGEST, SETS};
 use super::load::Rest;
-use super::memory::{LONG, Series, resident};
+use super::memory::{LONG, grows, medians, resident};
 use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 
@@ -46,13 +46,12 @@ pub(crate) struct Phases {
     pub(crate) stage: Stage,
     random: StdRng,
     pub(crate) kept: Kept,
-    /// The quotas of this phase.
     pub(crate) set: usize,
     pub(crate) count: usize,
-    /// The memory of each process, by its number, and of the server.
-    memory: BTreeMap<String, Series>,
-    /// When the memory of the processes and of the server was looked at last.
-    sampled: [Instant; 2],
+    /// The memory of each process, by its number.
+    memory: BTreeMap<usize, Vec<u64>>,
+    /// When the memory was looked at last.
+    sampled: Instant,
 }
 
 impl Phases {
@@ -65,11 +64,10 @@ impl Phases {
             set: 0,
             count: 0,
             memory: BTreeMap::new(),
-            sampled: [Instant::now(); 2],
+            sampled: Instant::now(),
         }
     }
 
-    /// Load, and rest.
     pub(crate) fn next(&mut self, lasts: Duration) {
         self.set = self.count % SETS.len();
         self.count += 1;
@@ -111,38 +109,29 @@ impl Phases {
     fn settle(&mut self) {
         let (since, deadline) = (now(), Instant::now() + PATIENCE);
         loop {
-            self.pass(MS * 20);
+            self.collect(MS * 20);
             let mut living = self.stage.living().into_iter();
             if living.all(|it| self.kept.has_departed(it, since)) {
                 return;
             }
+            let is_late = Instant::now() >= deadline;
             assert!(
-                Instant::now() < deadline,
-                "not all processes depart within {PATIENCE:?}, of {:?}",
+                !is_late,
+                "not all processes depart, of {:?}",
                 SETS[self.set]
             );
         }
-    }
-
-    /// Lets time pass while the server is well.
-    fn pass(&mut self, span: Duration) {
-        if is_time(&mut self.sampled[1]) {
-            let used = self.stage.servers[0].used_memory();
-            let series = self.memory.entry("the server".to_owned());
-            series.or_default().push(used);
-        }
-        self.collect(span);
     }
 
     /// Lets time pass, and takes what has departed.
     pub(crate) fn collect(&mut self, span: Duration) {
         let end = Instant::now() + span;
         loop {
-            if is_time(&mut self.sampled[0]) {
+            if self.sampled.elapsed() >= Duration::from_secs(1) {
+                self.sampled = Instant::now();
                 for process in self.stage.processes.iter().flatten() {
-                    let resident = resident(process.child.pid()).expect("it runs, on Linux");
-                    let series = self.memory.entry(format!("process {}", process.number));
-                    series.or_default().push(resident);
+                    let samples = self.memory.entry(process.number).or_default();
+                    samples.push(resident(process.child.pid()));
                 }
             }
             self.kept.depart(self.stage.upstream().take());
@@ -156,27 +145,17 @@ impl Phases {
 
     /// After a run of this length, which has enough samples if it is long.
     pub(crate) fn assert_no_growth(&self, took: Duration) {
-        let judged = self.memory.iter();
-        let judged = judged.filter_map(|(whose, series)| Some((whose, series.medians()?)));
-        let judged: Vec<_> = judged.collect();
-        println!("bytes in the second quarter and in the last: {judged:?}");
-        assert!(took < LONG || judged.len() >= PROCESSES);
-        assert!(!self.memory.values().any(Series::grows));
+        let medians: Vec<_> = self.memory.values().filter_map(|it| medians(it)).collect();
+        println!("bytes of processes in the second quarter and in the last: {medians:?}");
+        assert!(took < LONG || medians.len() >= PROCESSES);
+        assert!(!medians.into_iter().any(grows));
     }
+
     pub(crate) fn tell(&mut self, line: &str) {
         for process in self.stage.processes.iter_mut().flatten() {
             process.child.tell(line);
         }
     }
-}
-
-/// Whether a second has passed; if so, another begins.
-fn is_time(sampled: &mut Instant) -> bool {
-    let is_time = sampled.elapsed() >= Duration::from_secs(1);
-    if is_time {
-        *sampled = Instant::now();
-    }
-    is_time
 }
 
 fn note(what: &str) {
@@ -222,11 +201,14 @@ impl Phases {
     /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
     fn assert_none_outlives(&self) {
         let server = &self.stage.servers[0];
-        let names = keyspace::names(server).into_iter();
-        let lifetimes = names.filter(|name| *name != CREATED).map(|name| {
-            let millis: i64 = server.command(&["PTTL", &name]);
-            (Duration::from_millis(millis.unsigned_abs()), name)
-        });
+        let names: Vec<String> = server.command(&["KEYS", "*"]);
+        let lifetimes = names
+            .into_iter()
+            .filter(|name| *name != CREATED)
+            .map(|name| {
+                let millis: i64 = server.command(&["PTTL", &name]);
+                (Duration::from_millis(millis.unsigned_abs()), name)
+            });
         let longest = lifetimes.max();
         let is_kept = longest
             .as_ref()

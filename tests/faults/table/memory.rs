@@ -27,7 +27,7 @@ pub(super) const EVICTION: Fault = Fault::new("eviction", |stage| {
     server.command::<()>(&["CONFIG", "RESETSTAT"]);
     // It evicts keys that have an expiry, and all keys of the limiter have one.
     server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
-    limit_memory(server, server.used_memory() - 1);
+    limit_memory(server, server.info("used_memory") - 1);
     wait_until("state is evicted", || evicted(server) > 0);
     limit_memory(server, 0);
 })
@@ -45,7 +45,7 @@ const OOM: Fault = Fault::new("OOM", |stage| {
         server.command::<()>(&["SET", name, &value]);
     }
     // The server needs some of this memory to read commands.
-    limit_memory(server, server.used_memory() - 2_000_000);
+    limit_memory(server, server.info("used_memory") - 2_000_000);
     assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
 })
 .heal(|stage| {
@@ -63,7 +63,6 @@ fn limit_memory(server: &RedisServer, most: u64) {
     server.command::<()>(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
 }
 
-/// How many keys.
 fn evicted(server: &RedisServer) -> u64 {
     server.info("evicted_keys")
 }

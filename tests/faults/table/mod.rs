@@ -6,14 +6,14 @@ pub(crate) mod places;
 mod server;
 
 use support::sentinel::NAME;
+use support::signal::{freeze, thaw};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Outage, Recovery};
 
 use crate::fault::Fault;
 use crate::load::LIMIT;
-use crate::stage::{PROCESSES, Process, Stage};
+use crate::stage::{PROCESSES, Stage};
 
-/// The baseline.
 const NONE: &[Fault] = &[Fault::PLAIN.until_departed(2)];
 
 /// In the order in which the documentation lists them.
@@ -45,7 +45,6 @@ pub(crate) fn of_soak() -> Vec<&'static str> {
     names.filter(|name| !besides.contains(name)).collect()
 }
 
-/// By its name.
 pub(crate) fn find(name: &str) -> &'static Fault {
     all()
         .find(|it| it.name == name)
@@ -60,11 +59,12 @@ const PROCESS_KILLED: Fault = Fault::new("one of three killed", |stage| {
 })
 .heal(|it| it.respawn(0));
 
-const PROCESS_STOPPED: Fault = Fault::new("one of three stopped", |it| first(it).child.sigstop())
-    .heal(|it| first(it).child.sigcont());
+const PROCESS_STOPPED: Fault =
+    Fault::new("one of three stopped", |it| freeze(first(it))).heal(|it| thaw(first(it)));
 
-fn first(stage: &Stage) -> &Process {
-    stage.processes[0].as_ref().expect("it runs")
+/// The id of the first process.
+fn first(stage: &Stage) -> u32 {
+    stage.processes[0].as_ref().expect("it runs").child.pid()
 }
 
 /// An outage under each policy that is not the default.

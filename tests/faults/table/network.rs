@@ -72,7 +72,6 @@ pub(super) const FAULTS: &[Fault] = &[
     .heal(|stage| stage.each(|it| it.delay(Duration::ZERO))),
 ];
 
-/// All processes are connected again.
 fn wait_for_connections(stage: &Stage) {
     wait_until("connections are made again", || {
         stage.proxies.iter().all(|it| it.open() > 0)

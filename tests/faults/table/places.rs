@@ -14,7 +14,6 @@ use crate::stage::PROCESSES;
 /// Work that begins again soon.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Work that takes longer than a lease.
 const LONG: Duration = Duration::from_secs(8);
 
 /// Beside those with places of the store, each process lets its share depart.
@@ -66,12 +65,10 @@ impl Places {
     }
 }
 
-/// The fault lasts longer than a lease.
 const fn longer(fault: Fault) -> Fault {
     fault.lasts(Lasts::For(Duration::from_millis(4_500)))
 }
 
-/// By its name.
 pub(crate) fn find(name: &str) -> &'static Places {
     let mut all = ALL.iter();
     all.find(|it| it.name == name)

@@ -3,10 +3,12 @@
 use std::future::pending;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +26,7 @@ enum End {
 type Chunk = (Instant, Vec<u8>);
 
 /// Serves a connection, which was made after so many cuts, until it is over.
-pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &State) {
+pub async fn connect(mut client: TcpStream, number: usize, cuts: usize, state: &State) {
     let mut weather = state.weather.subscribe();
     let target = weather.borrow().target;
     let is_cut = async {
@@ -34,27 +36,24 @@ pub async fn connect(client: &TcpStream, number: usize, cuts: usize, state: &Sta
     tokio::pin!(is_cut);
     let server = tokio::select! {
         server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) => server,
-        () = &mut is_cut => return reset(client),
+        () = &mut is_cut => return reset(&client),
     };
-    let Ok(server) = server else {
-        return reset(client);
+    let Ok(mut server) = server else {
+        return reset(&client);
     };
     // A delay is what the test says, and none of Nagle's.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let connection = Connection {
-        client,
-        server: &server,
         number,
         state,
-        awaits_reply: AtomicBool::new(false),
         lit: Mutex::default(),
     };
     tokio::select! {
-        end = connection.pass() => if let End::Broken = end {
-            reset(client);
+        end = connection.pass(&mut client, &mut server) => if let End::Broken = end {
+            reset(&client);
         },
         () = is_cut => {
-            reset(client);
+            reset(&client);
             reset(&server);
         }
     }
@@ -67,75 +66,58 @@ fn reset(stream: &TcpStream) {
 }
 
 struct Connection<'a> {
-    client: &'a TcpStream,
-    server: &'a TcpStream,
     number: usize,
     state: &'a State,
-    awaits_reply: AtomicBool,
     /// How many more bytes of replies may pass, if not all.
     lit: Mutex<Option<usize>>,
 }
 
 impl Connection<'_> {
-    async fn pass(&self) -> End {
-        tokio::select! {
-            end = self.requests() => end,
-            end = self.replies() => end,
-        }
-    }
-
-    async fn requests(&self) -> End {
-        let flow = self.flow(self.client, self.server, |bytes| {
+    async fn pass(&self, client: &mut TcpStream, server: &mut TcpStream) -> End {
+        let (from_client, to_client) = client.split();
+        let (from_server, to_server) = server.split();
+        let requests = self.flow(from_client, to_server, |bytes| {
             self.light(bytes);
-            if !self.awaits_reply.swap(true, Ordering::SeqCst) {
-                let mut counts = self.state.round_trips.lock().expect("no panic");
-                *counts.entry(self.number).or_default() += 1;
-            }
             true
         });
-        flow.await.map_or(End::Broken, |()| End::Closed)
-    }
-
-    async fn replies(&self) -> End {
-        let flow = self.flow(self.server, self.client, |bytes| {
-            self.awaits_reply.store(false, Ordering::SeqCst);
-            let mut lit = self.lit();
-            bytes.truncate(lit.unwrap_or(bytes.len()));
-            *lit = lit.map(|left| left - bytes.len());
-            *lit != Some(0)
-        });
-        let end = flow.await;
-        if self.is_dead() {
-            // The client does not see the end of the server.
-            pending::<()>().await;
+        let replies = async {
+            let flow = self.flow(from_server, to_client, |bytes| {
+                let mut lit = self.lit();
+                bytes.truncate(lit.unwrap_or(bytes.len()));
+                *lit = lit.map(|left| left - bytes.len());
+                *lit != Some(0)
+            });
+            let end = flow.await;
+            if self.is_dead() {
+                // The client does not see the end of the server.
+                pending::<()>().await;
+            }
+            if *self.lit() == Some(0) {
+                self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
+                return End::Broken;
+            }
+            end
+        };
+        tokio::select! {
+            end = requests => end,
+            end = replies => end,
         }
-        if *self.lit() == Some(0) {
-            self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
-            return End::Broken;
-        }
-        end.map_or(End::Broken, |()| End::Closed)
     }
 
     /// Passes bytes on when they are due, until there are no more or `pass` has had enough.
     async fn flow(
         &self,
-        from: &TcpStream,
-        to: &TcpStream,
+        mut from: ReadHalf<'_>,
+        to: WriteHalf<'_>,
         mut pass: impl FnMut(&mut Vec<u8>) -> bool,
-    ) -> io::Result<()> {
+    ) -> End {
         let (send, chunks) = unbounded_channel();
         let read = async move {
             let mut buffer = vec![0; 64 * 1024];
             loop {
-                from.readable().await?;
-                let count = match from.try_read(&mut buffer) {
-                    Ok(0) => return Ok(()),
-                    Ok(count) => count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                    Err(error) => return Err(error),
-                };
+                let count = from.read(&mut buffer).await?;
                 let mut bytes = buffer[..count].to_vec();
-                let goes_on = pass(&mut bytes);
+                let goes_on = count > 0 && pass(&mut bytes);
                 let due = Instant::now() + self.state.weather.borrow().delay;
                 // Without a receiver, the connection is over.
                 let _ = send.send((due, bytes));
@@ -145,18 +127,15 @@ impl Connection<'_> {
             }
         };
         let (read, written) = tokio::join!(read, self.write(chunks, to));
-        read.and(written)
+        read.and(written).map_or(End::Broken, |()| End::Closed)
     }
 
     /// Cuts the reply to these bytes, if that is their turn.
     fn light(&self, bytes: &[u8]) {
         let mut slot = self.state.fuse.lock().expect("no panic");
         let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
-        let Some(fuse) = slot.as_mut().filter(|fuse| lights(&fuse.request)) else {
-            return;
-        };
-        if let Some(after) = (fuse.cuts)() {
-            *self.lit() = Some(after);
+        if let Some(fuse) = slot.take_if(|fuse| lights(&fuse.request)) {
+            *self.lit() = Some(fuse.after);
         }
     }
 
@@ -169,7 +148,11 @@ impl Connection<'_> {
     }
 
     /// Writes the queued bytes when they are due.
-    async fn write(&self, mut chunks: UnboundedReceiver<Chunk>, to: &TcpStream) -> io::Result<()> {
+    async fn write(
+        &self,
+        mut chunks: UnboundedReceiver<Chunk>,
+        mut to: WriteHalf<'_>,
+    ) -> io::Result<()> {
         let mut weather: watch::Receiver<_> = self.state.weather.subscribe();
         while let Some((due, bytes)) = chunks.recv().await {
             sleep_until(due).await;
@@ -177,12 +160,7 @@ impl Connection<'_> {
             let _ = weather.wait_for(settled).await;
             let mut left = &bytes[..];
             while !left.is_empty() && !self.is_dead() {
-                to.writable().await?;
-                match to.try_write(left) {
-                    Ok(written) => left = &left[written..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
+                left = &left[to.write(left).await?..];
             }
         }
         Ok(())
