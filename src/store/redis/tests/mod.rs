@@ -1,5 +1,7 @@
 //! The scripts in a real server, and the store on it.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
 use super::script::Script;
@@ -30,26 +32,15 @@ fn encoded(call: &Call, server: u64, now: u64) -> [Vec<u8>; 2] {
 /// One key in a server, changed by scripts that are given the time.
 struct Lua {
     connection: redis::Connection,
-    /// Values do not expire by the real time.
-    is_virtual: bool,
+    /// The scripts, by their digests in production.
+    scripts: HashMap<&'static str, redis::Script>,
 }
 
 impl Lua {
-    fn new(server: &RedisServer, is_virtual: bool) -> Self {
+    fn new(server: &RedisServer) -> Self {
         Self {
             connection: server.client().get_connection().unwrap(),
-            is_virtual,
-        }
-    }
-
-    fn text(&self, policy: &Policy) -> String {
-        let text = &Script::of(policy.counters()).text;
-        let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
-        assert!(text.contains(lifetime));
-        if self.is_virtual {
-            text.replace(lifetime, "lifetime = 60000000")
-        } else {
-            text.clone()
+            scripts: HashMap::new(),
         }
     }
 
@@ -81,14 +72,19 @@ impl Lua {
     ) -> Option<Taken> {
         let call = Call::new(&Key::new("key"), policy, operation);
         let [head, rest] = encoded(&call, server, now);
-        let text = self.text(policy);
-        let mut eval = redis::cmd("EVAL");
-        eval.arg(text).arg(2).arg("key").arg("mark");
-        eval.arg(head).arg(rest);
+        let Script { text, sha, .. } = Script::of(policy.counters());
+        let script = self.scripts.entry(sha).or_insert_with(|| {
+            let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
+            assert!(text.contains(lifetime));
+            // Values do not expire by the real time.
+            redis::Script::new(&text.replace(lifetime, "lifetime = 60000000"))
+        });
+        let mut script = script.key("key");
+        script.key("mark").arg(&head[..]).arg(&rest[..]);
         if wire::is_single(&call) {
-            eval.arg("nudges").arg("the key");
+            script.arg("nudges").arg("the key");
         }
-        let value: Value = eval.query(&mut self.connection).unwrap();
+        let value: Value = script.invoke(&mut self.connection).unwrap();
         let (at, mut bytes) = wire::answers(&value).unwrap();
         let answer = wire::answer(&mut bytes, policy.counters()).unwrap();
         assert!(bytes.0.is_empty());
