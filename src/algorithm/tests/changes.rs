@@ -200,7 +200,7 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 }
 
 #[test]
-fn a_call_that_arrives_late_does_not_free_places_that_are_in_use() {
+fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [Counter::Concurrent(Concurrent::new(20, 30 * SECOND))];
     let mut state = State::new(&quotas);
     let call = |process, number, requests: usize, lost| Take {
@@ -214,15 +214,16 @@ fn a_call_that_arrives_late_does_not_free_places_that_are_in_use() {
         demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
         ..Take::one(Mode::Wait, 1)
     };
-    // The second call reports the first one as lost, and gets 15 places.
-    assert_eq!(state.take(0, &call(16, 2, 15, 1), START).granted(), 15);
+    // The connection of a call stalls, its request is cancelled, and the next call says so. It strands no place.
+    assert_eq!(state.take(0, &call(16, 2, 0, 1), START).granted(), 0);
+    state.take(0, &call(16, 1, 20, 0), START);
+    assert_eq!(state.take(0, &call(32, 1, 5, 0), START).granted(), 5);
+    // The next call reports another one as lost, and gets the other places.
+    assert_eq!(state.take(0, &call(16, 4, 15, 3), START).granted(), 15);
     for seconds in [1, 12, 25] {
         let now = START + seconds * SECOND;
-        assert!(state.take(0, &call(16, 1, 1, 0), now).is_outdated);
-        let other = Take {
-            mode: Mode::Peek,
-            ..call(32, 3, 20, 0)
-        };
-        assert_eq!(state.take(0, &other, now).remaining.0[0], 5);
+        assert!(state.take(0, &call(16, 3, 1, 0), now).is_outdated);
+        let look = Take::one(Mode::Peek, 1);
+        assert_eq!(state.take(0, &look, now).remaining.0[0], 0);
     }
 }

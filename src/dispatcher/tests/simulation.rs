@@ -188,6 +188,11 @@ impl Job {
 }
 
 impl Process {
+    /// Whether its requests do not count as overtaken.
+    pub(super) fn fails(&self) -> bool {
+        self.killed.is_some() || self.stopped.is_some()
+    }
+
     async fn fail(self, store: Arc<Remote>, start: Instant) {
         store.set(Fault::Loses(self.lost_percent));
         let stopped = self.stopped.map(|span| (Fault::Out, span));

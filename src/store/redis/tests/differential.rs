@@ -500,7 +500,7 @@ fn scripts_do_what_rust_does() {
     let (mut granted, mut conversions) = (0, 0);
     for seed in seeds.clone() {
         let mut history = History::new(&server, seed);
-        let steps = if history.is_calm { 1_000 } else { 200 };
+        let steps = if history.is_calm { 500 } else { 200 };
         for step in 0..steps {
             let run = std::panic::AssertUnwindSafe(|| history.step());
             if let Err(panic) = std::panic::catch_unwind(run) {
