@@ -221,19 +221,6 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forfeited_permit_is_not_used_during_a_pause() {
-    let handle = embedded("1/100s");
-    let granted = spawn(&handle, 1).await.unwrap().unwrap();
-    let start = Instant::now();
-    let second = spawn(&handle, 1);
-    tokio::task::yield_now().await;
-    handle.command(&key(), &pause(5), start);
-    handle.forfeit(&key(), granted);
-    second.await.unwrap().unwrap();
-    assert_since(start, 5_000..6_000);
-}
-
-#[tokio::test(start_paused = true)]
 async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
     let (_, handle) = served(plan("100/s"));
     let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
