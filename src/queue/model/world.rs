@@ -62,7 +62,7 @@ const WINDOW: u64 = 4;
 /// How long the store keeps places, in ticks.
 pub(super) const LEASE: u64 = 12;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
     /// Departures in a window.
@@ -109,7 +109,7 @@ pub(super) enum Claim {
     FewCalls,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) tick: u64,
     pub(super) store: State,
@@ -237,15 +237,8 @@ impl Setup {
         let mut setup = Self {
             name,
             limit: 1,
-            requests: Vec::new(),
-            is_exhausted: false,
-            is_strict: false,
-            has_levels: false,
-            has_places: false,
-            has_costs: false,
             joined: 1,
-            may: May::default(),
-            fault: "",
+            ..Self::default()
         };
         for (process, kinds) in requests.split(" | ").enumerate() {
             let kind = |kind| match kind {
@@ -307,18 +300,10 @@ impl Setup {
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
         let mut this = Self {
-            tick: 0,
             store: setup.empty_store(),
-            value: Vec::new(),
-            since: 0,
-            processes: Default::default(),
             requests: vec![Request::New; setup.requests.len()],
             left: setup.may,
-            departed: Vec::new(),
-            granted: Vec::new(),
-            used: Vec::new(),
-            is_leak_excused: false,
-            broken: None,
+            ..Self::default()
         };
         for process in &mut this.processes {
             process.queue.counters = setup.counters();
@@ -380,9 +365,8 @@ impl World {
 
     /// The requests of a process.
     fn requests_of(&self, setup: &Setup, process: usize) -> impl Iterator<Item = &Request> {
-        let owners: Vec<_> = setup.requests.iter().map(|(owner, _)| *owner).collect();
-        let requests = self.requests.iter().zip(owners);
-        requests.filter_map(move |(it, owner)| (owner == process).then_some(it))
+        let requests = self.requests.iter().zip(&setup.requests);
+        requests.filter_map(move |(it, (owner, _))| (*owner == process).then_some(it))
     }
 
     pub(super) fn is_waiting(&self, setup: &Setup, process: usize) -> bool {
