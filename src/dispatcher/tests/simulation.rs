@@ -188,7 +188,7 @@ impl Job {
 }
 
 impl Process {
-    /// Whether its requests do not count as overtaken.
+    /// Returns true if its requests do not count as overtaken.
     pub(super) fn fails(&self) -> bool {
         self.killed.is_some() || self.stopped.is_some()
     }
@@ -231,9 +231,12 @@ impl Scenario {
         let plan = self.parts.clone().plan().unwrap();
         let (mut tasks, mut processes) = (Vec::new(), Vec::new());
         for (number, it) in self.processes.iter().enumerate() {
-            let mut store = Remote::new_on(memory.clone(), millis(it.round_trip));
-            store.network = (!self.is_deaf).then(|| network.clone());
-            let store = Arc::new(store);
+            let store = Arc::new(Remote {
+                memory: memory.clone(),
+                round_trip: millis(it.round_trip),
+                network: (!self.is_deaf).then(|| network.clone()),
+                ..Remote::default()
+            });
             let handle = process(&store, plan.clone());
             let ends = start + millis(it.killed.unwrap_or(1 << 40));
             for job in it.jobs.iter().cloned() {

@@ -330,7 +330,7 @@ impl World {
         EPOCH + self.tick * MICROS
     }
 
-    /// Whether nothing can happen before the next tick.
+    /// Returns true if nothing can happen before the next tick.
     fn is_still(&self, setup: &Setup) -> bool {
         self.broken.is_none() && self.tick < END && self.steps(setup).is_empty()
     }
