@@ -72,8 +72,6 @@ struct History {
     /// The longest step of such a history.
     pace: u64,
     reserves: Reserves,
-    conversions: u32,
-    granted: u64,
 }
 
 impl History {
@@ -122,8 +120,6 @@ impl History {
                 1 => [0, 0, 0, 0, 1_000_000],
                 _ => Reserves::default(),
             },
-            conversions: 0,
-            granted: 0,
             random,
         }
     }
@@ -322,7 +318,6 @@ impl History {
         answer.next = Default::default();
         let calls = [("key", operation)];
         let Some(other) = self.lua.run(&policy, &calls, self.server, now).remove(0) else {
-            self.conversions += 1;
             return self.convert(operation, process);
         };
         let state = self.value.as_deref().map(State::decode);
@@ -382,16 +377,12 @@ impl History {
         if take.mode == Mode::Peek {
             return;
         }
-        if take.number != 0
-            && self
-                .random
-                .random_bool(if self.is_calm { 0.005 } else { 0.1 })
-        {
+        let losses = if self.is_calm { 0.005 } else { 0.1 };
+        if take.number != 0 && self.random.random_bool(losses) {
             // The answer was lost.
-            this.lost = if this.lost == 0 {
-                take.number
-            } else {
-                this.lost
+            this.lost = match this.lost {
+                0 => take.number,
+                before => before,
             };
             return;
         }
@@ -401,7 +392,6 @@ impl History {
             this.waiting.drain(..grant.requests as usize);
             this.departed.push(*grant);
             this.held += grant.requests;
-            self.granted += u64::from(grant.requests);
         }
         let old = this.departed.len().saturating_sub(30);
         this.departed.drain(..old);
@@ -480,8 +470,7 @@ fn scripts_do_what_rust_does() {
         Some(seed) => seed..seed + 1,
         None => 0..number("HISTORIES").unwrap_or(60),
     };
-    let (mut granted, mut conversions) = (0, 0);
-    for seed in seeds.clone() {
+    for seed in seeds {
         let mut history = History::new(&server, seed);
         let steps = if history.is_calm { 500 } else { 200 };
         for step in 0..steps {
@@ -491,8 +480,5 @@ fn scripts_do_what_rust_does() {
                 std::panic::resume_unwind(panic);
             }
         }
-        granted += history.granted;
-        conversions += history.conversions;
     }
-    println!("{seeds:?}: {granted} requests granted, {conversions} conversions");
 }
