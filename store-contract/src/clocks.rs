@@ -67,6 +67,10 @@ pub(super) async fn departures_count_for_their_window(bench: &Arc<Bench>) {
             if !taken.grants.is_empty() && now < start + 400 * MS {
                 entry.fail(format_args!("departures of {start} are forgotten at {now}"));
             }
+            if !taken.grants.is_empty() {
+                // On a slow machine, the call came after the window.
+                continue;
+            }
         }
         entry.sleep_until(first.reset).await;
         let (now, taken) = entry.call(&operation).await;
