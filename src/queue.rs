@@ -1135,5 +1135,3 @@ impl Queue {
 mod departures;
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod tests;

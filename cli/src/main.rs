@@ -98,15 +98,3 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
         .map_err(|error| Failure::new("the async runtime cannot start").caused_by(&error))?;
     runtime.block_on(command)
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::Cli;
-
-    #[test]
-    fn the_command_definitions_are_valid() {
-        Cli::command().debug_assert();
-    }
-}

@@ -90,7 +90,7 @@ fn runtime(is_paused: bool) -> tokio::runtime::Runtime {
         .unwrap()
 }
 /// A store behind a network: each call takes a round trip, and some fail.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Remote {
     memory: MemoryStore,
     round_trip: Duration,
@@ -113,8 +113,9 @@ impl std::fmt::Debug for Network {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Fault {
+    #[default]
     None,
     /// The calls are executed, and their answers are lost.
     Reply,
@@ -147,19 +148,11 @@ impl Remote {
     }
 
     fn on(memory: MemoryStore, round_trip: Duration) -> Arc<Self> {
-        Arc::new(Self::new_on(memory, round_trip))
-    }
-
-    fn new_on(memory: MemoryStore, round_trip: Duration) -> Self {
-        let fault = Mutex::new(Fault::None);
-        Self {
+        Arc::new(Self {
             memory,
             round_trip,
-            fault,
-            calls: AtomicU64::new(0),
-            shard: AtomicU64::new(0),
-            network: None,
-        }
+            ..Self::default()
+        })
     }
 
     /// Executes calls, and nudges other processes half a round trip later.

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use tower_throttle::{Limiter, LimiterBuilder};
+use tower_throttle::LimiterBuilder;
 
 use super::*;
-use tower_throttle::store::contents::{Command, Demand, Mode, Operation};
+use tower_throttle::store::contents::{Command, Demand, Mode, Operation, Take};
 use tower_throttle::store::{Answered, Call, Nudge, Reply, StoreError, Taken};
 use tower_throttle::test_util::ManualClock;
 
@@ -97,7 +97,7 @@ impl Values {
                 7
             },
             sent: match self.0.fault {
-                "answers before it is asked" => sent - std::time::Duration::from_secs(1),
+                "answers before it is asked" => sent - Duration::from_secs(1),
                 _ => sent,
             },
             received: Instant::now(),
@@ -180,71 +180,64 @@ impl Inner {
 
     /// The call as a broken store applies it.
     fn distort(&self, call: &Call) -> Option<(Policy, Operation)> {
-        let mut quotas = call.policy().quotas().to_vec();
-        let mut buffer = call.policy().buffer();
-        let mut operation = call.operation().clone();
-        match (self.fault, &mut operation) {
-            ("forgets a quota", _) => quotas.truncate(1),
-            ("forgets buffers", _) => buffer = std::time::Duration::ZERO,
-            ("takes gcra for spacing", _) => {
-                let text = quotas[0].to_string().replace("spacing", "gcra burst=10");
-                quotas[0] = text.parse().unwrap();
+        let policy = call.policy();
+        let mut quotas: Vec<_> = policy.quotas().iter().map(ToString::to_string).collect();
+        let mut buffer = policy.buffer();
+        match self.fault {
+            "forgets a quota" => quotas.truncate(1),
+            "forgets buffers" => buffer = Duration::ZERO,
+            "takes gcra for spacing" => quotas[0] = quotas[0].replace("spacing", "gcra burst=10"),
+            "takes other windows for the clocks" => {
+                let text = quotas[0].replace(" start=first-request", "");
+                quotas[0] = text.replace("fixed-window", "fixed-window start=first-request");
             }
-            ("takes other windows for the clocks", _) => {
-                let text = quotas[0].to_string().replace(" start=first-request", "");
-                let text = text.replace("fixed-window", "fixed-window start=first-request");
-                quotas[0] = text.parse().unwrap();
-            }
-            ("records peeks", Operation::Take(take)) if take.mode == Mode::Peek => {
-                take.mode = Mode::Try
-            }
-            ("accepts old calls", Operation::Take(take)) => take.number = 0,
-            ("keeps lost grants", Operation::Take(take)) => take.corrections.lost = 0,
-            ("takes all grants back", Operation::Take(take)) if take.number > 0 => {
-                take.corrections.lost = 1
-            }
-            ("forgets demands", Operation::Take(take)) if take.mode == Mode::Wait => {
-                take.mode = Mode::Try;
-            }
-            ("forgets costs", Operation::Take(take)) if take.demand.cost != 1.into() => {
-                let requests = take.demand.requests();
-                take.demand = Demand::new((0..requests as usize).map(|_| (1, 1)));
-            }
-            ("forgets guards", Operation::Take(take)) => take.guard = 0,
-            ("forgets horizons", Operation::Take(take)) => take.horizon = take.horizon.min(100_000),
-            ("forgets known states", Operation::Take(take)) => {
-                take.strict.iter_mut().for_each(|it| it.known = None);
-            }
-            ("forgets refunds", Operation::Take(take)) => {
-                take.corrections.settlements.retain(|it| it.difference > 0);
-            }
-            ("forgets debts", Operation::Take(take)) => {
-                take.corrections.settlements.retain(|it| it.difference < 0);
-            }
-            ("forgets places", Operation::Take(take)) => take.holding.units = 0,
-            ("keeps places", Operation::Take(take)) => take.holding.units += 1,
-            ("ignores pauses", Operation::Control(Command::Pause { .. }))
-            | ("ignores allowances", Operation::Control(Command::Allow { .. }))
-            | ("resumes nothing", Operation::Control(Command::Resume))
-            | ("resets nothing", Operation::Control(Command::Reset)) => return None,
-            (
-                "ignores evidence",
-                Operation::Control(
-                    Command::Pause { evidence, .. } | Command::Allow { evidence, .. },
-                ),
-            ) => *evidence = u64::MAX,
-            ("resets all keys", Operation::Control(Command::Reset)) => self.values.lock().clear(),
             _ => {}
         }
-        let builder = quotas
-            .into_iter()
-            .fold(Limiter::builder(), LimiterBuilder::quota);
-        let builder = match call.policy().name() {
-            None => builder,
-            Some(name) => builder.name(name),
-        };
-        let limiter = builder.buffer(buffer).build().unwrap();
-        Some((Policy::clone(&limiter.policy()), operation))
+        let mut operation = call.operation().clone();
+        match &mut operation {
+            Operation::Take(take) => self.distort_take(take),
+            Operation::Control(command) => match (self.fault, command) {
+                ("ignores pauses", Command::Pause { .. })
+                | ("ignores allowances", Command::Allow { .. })
+                | ("resumes nothing", Command::Resume)
+                | ("resets nothing", Command::Reset) => return None,
+                (
+                    "ignores evidence",
+                    Command::Pause { evidence, .. } | Command::Allow { evidence, .. },
+                ) => *evidence = u64::MAX,
+                ("resets all keys", Command::Reset) => self.values.lock().clear(),
+                _ => {}
+            },
+        }
+        let name = policy.name().map(str::to_owned);
+        let policy = bench::policy_with(&quotas.join(" + "), |builder| {
+            let builder = builder.buffer(buffer);
+            name.into_iter().fold(builder, LimiterBuilder::name)
+        });
+        Some((policy, operation))
+    }
+
+    fn distort_take(&self, take: &mut Take) {
+        let settlements = &mut take.corrections.settlements;
+        match self.fault {
+            "records peeks" if take.mode == Mode::Peek => take.mode = Mode::Try,
+            "forgets demands" if take.mode == Mode::Wait => take.mode = Mode::Try,
+            "accepts old calls" => take.number = 0,
+            "keeps lost grants" => take.corrections.lost = 0,
+            "takes all grants back" if take.number > 0 => take.corrections.lost = 1,
+            "forgets costs" if take.demand.cost != 1.into() => {
+                let requests = take.demand.requests() as usize;
+                take.demand = Demand::new((0..requests).map(|_| (1, 1)));
+            }
+            "forgets guards" => take.guard = 0,
+            "forgets horizons" => take.horizon = take.horizon.min(100_000),
+            "forgets known states" => take.strict.iter_mut().for_each(|it| it.known = None),
+            "forgets refunds" => settlements.retain(|it| it.difference > 0),
+            "forgets debts" => settlements.retain(|it| it.difference < 0),
+            "forgets places" => take.holding.units = 0,
+            "keeps places" => take.holding.units += 1,
+            _ => {}
+        }
     }
 
     fn nudge(&self, call: &Call, answer: &Taken) {

@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Concurrent, Corrections, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict,
-    Take, Window,
+    Concurrent, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, judge};
@@ -19,6 +18,14 @@ fn attempt(requests: usize) -> Take {
         demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
         ..Take::one(Mode::Try, 1)
     }
+}
+
+/// A numbered call of a process, which reports one as lost.
+fn call(process: u64, number: u64, lost: u64, requests: usize) -> Take {
+    let mut take = attempt(requests);
+    (take.process, take.number) = (process, number);
+    take.corrections.lost = lost;
+    take
 }
 
 /// How many of these requests depart under a quota.
@@ -60,19 +67,10 @@ fn a_raised_quota_does_not_wait_for_the_old_interval() {
 fn a_lost_answer_is_not_taken_back_from_another_counter() {
     let old = Counter::Window(Window::new(10, SECOND));
     let new = Counter::Fixed(Fixed::new(10, HOUR, true));
-    let call = |process, number, lost| Take {
-        process,
-        number,
-        corrections: Corrections {
-            lost,
-            ..Corrections::default()
-        },
-        ..attempt(10)
-    };
     let (mut state, now) = (State::default(), START + SECOND);
-    assert_eq!(departs(&mut state, &old, &call(1, 1, 0), now), 10);
-    assert_eq!(departs(&mut state, &new, &call(2, 1, 0), now), 10);
-    assert_eq!(departs(&mut state, &new, &call(1, 2, 1), now), 0);
+    assert_eq!(departs(&mut state, &old, &call(1, 1, 0, 10), now), 10);
+    assert_eq!(departs(&mut state, &new, &call(2, 1, 0, 10), now), 10);
+    assert_eq!(departs(&mut state, &new, &call(1, 2, 1, 10), now), 0);
 }
 
 /// Calls under strict recovery, with the state that the process knows and learns; returns how many requests depart.
@@ -200,29 +198,19 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 }
 
 #[test]
-fn a_call_that_arrives_late_does_not_free_places_that_are_in_use() {
+fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [Counter::Concurrent(Concurrent::new(20, 30 * SECOND))];
     let mut state = State::new(&quotas);
-    let call = |process, number, requests: usize, lost| Take {
-        process,
-        number,
-        horizon: 100 * MILLI,
-        corrections: Corrections {
-            lost,
-            ..Corrections::default()
-        },
-        demand: Demand::new((0..requests).map(|nth| (START + nth as u64, 1))),
-        ..Take::one(Mode::Wait, 1)
-    };
-    // The second call reports the first one as lost, and gets 15 places.
-    assert_eq!(state.take(0, &call(16, 2, 15, 1), START).granted(), 15);
+    // The connection of a call stalls, its request is cancelled, and the next call says so. It strands no place.
+    assert_eq!(state.take(0, &call(16, 2, 1, 0), START).granted(), 0);
+    state.take(0, &call(16, 1, 0, 20), START);
+    assert_eq!(state.take(0, &call(32, 1, 0, 5), START).granted(), 5);
+    // The next call reports another one as lost, and gets the other places.
+    assert_eq!(state.take(0, &call(16, 4, 3, 15), START).granted(), 15);
     for seconds in [1, 12, 25] {
         let now = START + seconds * SECOND;
-        assert!(state.take(0, &call(16, 1, 1, 0), now).is_outdated);
-        let other = Take {
-            mode: Mode::Peek,
-            ..call(32, 3, 20, 0)
-        };
-        assert_eq!(state.take(0, &other, now).remaining.0[0], 5);
+        assert!(state.take(0, &call(16, 3, 0, 1), now).is_outdated);
+        let look = Take::one(Mode::Peek, 1);
+        assert_eq!(state.take(0, &look, now).remaining.0[0], 0);
     }
 }

@@ -34,21 +34,6 @@ fn requests_of_several_processes_depart_in_order_of_arrival() {
 }
 
 #[test]
-fn the_places_of_a_process_that_dies_are_free_when_its_lease_ends() {
-    let mut scenario = Scenario::new("20 concurrent lease=10s", processes([1; 3]));
-    scenario.processes[0].killed = Some(5_000);
-    scenario.processes[0].jobs = burst(0, 8, 60_000);
-    scenario.processes[1].jobs = burst(100, 300, 2_000);
-    scenario.processes[2].jobs = burst(100, 300, 2_000);
-    let out = scenario.run();
-    assert_eq!((out.most_ever(), out.leaked), (20, 0));
-    // Until then, the others use the rest.
-    assert!(out.used(12, 6.0, 10.0) > 0.9);
-    let used = out.used(20, 16.0, 30.0);
-    assert!(used > 0.95, "{used}");
-}
-
-#[test]
 fn a_process_that_dies_while_it_waits_holds_up_the_others_for_200_ms() {
     let mut scenario = Scenario::new("1 concurrent", processes([1; 3]));
     scenario.processes[1].killed = Some(500);

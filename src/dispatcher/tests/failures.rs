@@ -221,23 +221,57 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forfeited_permit_is_not_used_during_a_pause() {
-    let handle = embedded("1/100s");
-    let granted = spawn(&handle, 1).await.unwrap().unwrap();
-    let start = Instant::now();
-    let second = spawn(&handle, 1);
-    tokio::task::yield_now().await;
-    handle.command(&key(), &pause(5), start);
-    handle.forfeit(&key(), granted);
-    second.await.unwrap().unwrap();
-    assert_since(start, 5_000..6_000);
-}
-
-#[tokio::test(start_paused = true)]
 async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
     let (_, handle) = served(plan("100/s"));
     let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
     let all = futures_util::future::join_all(all).await;
     assert!(all.iter().all(|departs| *departs));
     assert!(!tries(&handle, 56).await);
+}
+
+/// More and more requests may depart, as none does.
+#[tokio::test(start_paused = true)]
+async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() {
+    const STUCK: usize = 3 * NEIGHBOURS;
+    let (_, handle) = served(plan("1000/h"));
+    depart(&handle, 1).await.unwrap();
+    let stuck = (0..STUCK).map(|_| handle.wait(1, None).unwrap());
+    let _stuck: Vec<_> = stuck.collect();
+    let others: Vec<_> = (0..STUCK).map(|_| spawn(&handle, 1)).collect();
+    tokio::time::sleep(handle.guard.current()).await;
+    let departed = others.iter().filter(|it| it.is_finished()).count();
+    assert!(departed >= NEIGHBOURS, "{departed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_misses_its_turn_does_not_wait() {
+    let (store, handle) = served(plan("10/h"));
+    depart(&handle, 1).await.unwrap();
+    let attempt = handle.ask(Mode::Try, 1, None).unwrap();
+    pass(5).await;
+    assert_eq!(store.remaining(&handle), 8);
+    store.apply(&handle, &Operation::Control(pause(3_600)));
+    pass(1_000).await;
+    let refused = timeout(SECOND, attempt).await.expect("at once");
+    assert!(matches!(refused, Err(Refusal::Limited(_))));
+}
+
+/// The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
+#[tokio::test(start_paused = true)]
+async fn a_pause_makes_no_estimate_late() {
+    let store = Remote::new(Duration::from_millis(20));
+    let handle = process(&store, plan("1/140ms"));
+    depart(&handle, 1).await.unwrap();
+    pass(1_000).await;
+    let now = Instant::now();
+    let bound = now + Duration::from_millis(125);
+    let first = tokio::spawn(handle.wait(1, Some(bound)).unwrap());
+    let _second = spawn(&handle, 1);
+    pass(10).await;
+    let span = Command::Pause {
+        span: 20_000,
+        evidence: u64::MAX,
+    };
+    handle.command(&key(), &span, Instant::now());
+    first.await.unwrap().unwrap();
 }

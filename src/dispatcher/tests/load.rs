@@ -1,10 +1,9 @@
 //! Many requests that wait for one key.
 
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use super::*;
-use crate::dispatcher::Waiting;
 
 const MANY: usize = 10_000;
 
@@ -21,21 +20,6 @@ fn processor_time() -> Duration {
         .ok()
         .and_then(|stat| stat.split(' ').next()?.parse().ok());
     nanos.map_or_else(|| START.elapsed(), Duration::from_nanos)
-}
-
-/// Counts how often a request is polled.
-struct Counted {
-    waiting: Waiting,
-    polls: Arc<AtomicU64>,
-}
-
-impl Future for Counted {
-    type Output = Result<(), Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.polls.fetch_add(1, Ordering::Relaxed);
-        Pin::new(&mut self.waiting).poll(cx).map(|it| it.map(drop))
-    }
 }
 
 /// Asserts the time on the processor since `begun`, and the polls of all requests.
@@ -57,8 +41,11 @@ async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
     for _ in 0..MANY {
         let now = Instant::now();
         let waiting = handle.wait(1, bound.map(|it| now + it));
-        let (waiting, polls) = (waiting.unwrap(), polls.clone());
-        tasks.push(tokio::spawn(Counted { waiting, polls }));
+        let (mut waiting, polls) = (waiting.unwrap(), polls.clone());
+        tasks.push(tokio::spawn(poll_fn(move |cx| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut waiting).poll(cx)
+        })));
         tokio::task::yield_now().await;
     }
     let mut departed = 0;

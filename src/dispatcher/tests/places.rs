@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::acquire::Acquire;
-use crate::algorithm::{Corrections, Demand, State};
 use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
@@ -37,30 +36,6 @@ async fn a_place_is_renewed_after_an_outage_though_its_limiter_was_dropped() {
     store.set(Fault::None);
     pass(60_000).await;
     assert!(!place.is_lost());
-}
-
-#[test]
-fn a_call_that_arrives_behind_the_last_one_strands_no_place() {
-    let policy = PolicyParts::of("1 concurrent lease=30s").build().unwrap();
-    let (mut state, now) = (State::new(policy.counters()), 1_000_000_000);
-    let mut granted = |process: u64, number, lost, requests| {
-        let take = Take {
-            process: process << LANE_BITS | 1,
-            number,
-            corrections: Corrections {
-                lost,
-                ..Corrections::default()
-            },
-            horizon: 100_000,
-            demand: Demand::new((0..requests).map(|_| (now, 1_u32))),
-            ..Take::default()
-        };
-        state.take(0, &take, now + number).grants.len()
-    };
-    // The connection of call 9 stalls, its request is cancelled, and the next call says so.
-    assert_eq!(granted(1, 10, 9, 0), 0);
-    granted(1, 9, 0, 1);
-    assert_eq!(granted(2, 11, 0, 1), 1);
 }
 
 /// The runtime that polls the work renews its place.

@@ -50,8 +50,6 @@ struct Bounds {
     unfair: f64,
     /// The most calls for each request.
     calls: f64,
-    /// A process whose requests do not count as overtaken.
-    excused: Option<usize>,
 }
 
 const USUAL: Bounds = Bounds {
@@ -59,7 +57,6 @@ const USUAL: Bounds = Bounds {
     rate: 0.97,
     unfair: 0.001,
     calls: 0.6,
-    excused: None,
 };
 
 impl Bounds {
@@ -79,11 +76,6 @@ impl Bounds {
         let span = (from, until);
         Self { span, ..self }
     }
-
-    fn excused(self, process: usize) -> Self {
-        let excused = Some(process);
-        Self { excused, ..self }
-    }
 }
 
 #[track_caller]
@@ -91,7 +83,7 @@ fn assert_within(name: &str, quotas: &str, processes: Vec<Process>, bounds: Boun
     let scenario = Scenario::new(quotas, processes);
     let out = scenario.run();
     let rate = out.rate(&scenario.parts.quotas, bounds.span.0, bounds.span.1);
-    let unfair = out.unfair(bounds.excused);
+    let unfair = out.unfair(scenario.processes.iter().position(Process::fails));
     let calls = out.calls as f64 / out.done.len() as f64;
     let measured = format!("{name}: rate {rate:.3}, unfair {unfair:.4}, calls {calls:.3}");
     println!("{measured}");
@@ -118,7 +110,7 @@ fn the_rate_and_the_order_hold_at_any_round_trip() {
 fn lost_calls_and_failing_processes_do_not_hold_back_the_others() {
     let lost = three(|_, it| it.lost_percent = 5);
     assert_within("lost", "100/s", lost, USUAL.rate(0.97, 0.03));
-    let bounds = USUAL.span(7.0, 11.0).excused(1);
+    let bounds = USUAL.span(7.0, 11.0);
     let stopped = three(|nth, it| it.stopped = (nth == 1).then_some((6_000, 9_500)));
     assert_within("stopped", "100/s", stopped, bounds);
     let killed = three(|nth, it| it.killed = (nth == 1).then_some(6_000));
@@ -127,11 +119,11 @@ fn lost_calls_and_failing_processes_do_not_hold_back_the_others() {
     oldest[0].jobs = burst(0, 1_000, 0);
     oldest[0].killed = Some(2_000);
     // The processes behind it do not poll until it no longer counts.
-    let bounds = USUAL.calls(0.06).excused(0);
+    let bounds = USUAL.calls(0.06);
     assert_within("oldest 1,000 killed", "100/s", oldest, bounds);
     let mut alike = three(|_, it| it.jobs = burst(100, 1_000, 0));
     alike[0].killed = Some(1_000);
-    let bounds = USUAL.calls(0.06).span(2.0, 19.0).excused(0);
+    let bounds = USUAL.calls(0.06).span(2.0, 19.0);
     assert_within("one of 3 x 1,000 killed", "100/s", alike, bounds);
 }
 
@@ -146,8 +138,8 @@ fn cancelled_requests_leave_no_gap() {
 
 #[test]
 fn a_thousand_processes_reach_the_rate() {
-    let bounds = USUAL.span(3.0, 6.0).calls(8.0);
-    let processes = random(1_000, 0.3, 6, &[1]);
+    let bounds = USUAL.span(2.0, 4.0).calls(8.0);
+    let processes = random(1_000, 0.3, 4, &[1]);
     assert_within("1,000 processes", "100/s", processes, bounds);
 }
 
@@ -312,7 +304,10 @@ fn quotas() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config({
+        let default = ProptestConfig::default();
+        ProptestConfig { cases: default.cases / 2, failure_persistence: None, ..default }
+    })]
 
     /// Each lease is renewed in time, as no process is stopped for long.
     #[test]
@@ -356,8 +351,8 @@ fn requests_of_a_high_priority_do_not_wait_behind_thousands_of_others() {
     let scenario = |count: usize, rank: Rank| {
         let mut processes = vec![processes([1]).remove(0); count];
         let each = processes.iter_mut();
-        each.for_each(|it| it.jobs = burst(0, 3_000 / count, 0));
-        processes[0].jobs.extend(of_rank(rank, (0..275).map(at)));
+        each.for_each(|it| it.jobs = burst(0, 2_100 / count, 0));
+        processes[0].jobs.extend(of_rank(rank, (0..175).map(at)));
         Scenario::new("50/s gcra burst=5", processes).run()
     };
     for (count, most) in [(3, millis(200)), (1, millis(40))] {
@@ -394,8 +389,8 @@ fn a_process_of_a_high_priority_that_is_killed_or_stopped_does_not_hold_back_the
 fn shares_divide_capacity_by_their_weights_however_they_are_spread() {
     for (quota, span, least) in [
         ("10/s", 80, 0.97),
-        ("100/s", 60, 0.97),
-        ("50/s gcra burst=5", 60, 0.97),
+        ("100/s", 30, 0.97),
+        ("50/s gcra burst=5", 30, 0.97),
         // Shares cost no part of the first one's rate. Spacing gives up a part of each grant to another process.
         ("100/5s", 60, 0.93),
         ("20/s spacing", 60, 0.8),

@@ -188,6 +188,11 @@ impl Job {
 }
 
 impl Process {
+    /// Returns true if its requests do not count as overtaken.
+    pub(super) fn fails(&self) -> bool {
+        self.killed.is_some() || self.stopped.is_some()
+    }
+
     async fn fail(self, store: Arc<Remote>, start: Instant) {
         store.set(Fault::Loses(self.lost_percent));
         let stopped = self.stopped.map(|span| (Fault::Out, span));
@@ -226,9 +231,12 @@ impl Scenario {
         let plan = self.parts.clone().plan().unwrap();
         let (mut tasks, mut processes) = (Vec::new(), Vec::new());
         for (number, it) in self.processes.iter().enumerate() {
-            let mut store = Remote::new_on(memory.clone(), millis(it.round_trip));
-            store.network = (!self.is_deaf).then(|| network.clone());
-            let store = Arc::new(store);
+            let store = Arc::new(Remote {
+                memory: memory.clone(),
+                round_trip: millis(it.round_trip),
+                network: (!self.is_deaf).then(|| network.clone()),
+                ..Remote::default()
+            });
             let handle = process(&store, plan.clone());
             let ends = start + millis(it.killed.unwrap_or(1 << 40));
             for job in it.jobs.iter().cloned() {

@@ -9,30 +9,8 @@ mod properties;
 /// The system clock of all tests: Tue, 14 Nov 2023 22:13:20 GMT.
 const NOW: u64 = 1_700_000_000;
 
-fn read_by(reader: &Headers, status: u16, lines: &[(&str, &str)]) -> Advice {
-    let mut headers = HeaderMap::new();
-    for (name, value) in lines {
-        let name: HeaderName = name.parse().unwrap();
-        headers.append(name, value.parse().unwrap());
-    }
-    let status = StatusCode::from_u16(status).unwrap();
-    reader.read_at(status, &headers, UNIX_EPOCH + secs(NOW))
-}
-
-fn read(status: u16, lines: &[(&str, &str)]) -> Advice {
-    read_by(&Headers::new(), status, lines)
-}
-
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
-}
-
-fn pause(seconds: u64) -> Advice {
-    Advice::pause(secs(seconds))
-}
-
-fn remaining(count: u32, seconds: u64) -> Advice {
-    Advice::remaining(count, secs(seconds))
 }
 
 /// Checks lines of statuses, headers and advice: `429 503 => age: 0 | retry-after: 20 => pause 20s`.
@@ -42,26 +20,22 @@ fn check(reader: &Headers, cases: &str) {
         let [statuses, lines, expected] = case.split("=>").collect::<Vec<_>>()[..] else {
             panic!("{case}");
         };
-        let lines = lines
-            .split(" | ")
-            .filter_map(|line| line.trim().split_once(": "));
-        let lines: Vec<_> = lines.collect();
+        let mut headers = HeaderMap::new();
+        for line in lines.split('|').filter_map(|it| it.trim().split_once(':')) {
+            let value = line.1.strip_prefix(' ').unwrap_or_default();
+            let name: HeaderName = line.0.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
         for status in statuses.split_whitespace() {
-            let advice = read_by(reader, status.parse().unwrap(), &lines);
+            let advice = reader.read_at(status.parse().unwrap(), &headers, UNIX_EPOCH + secs(NOW));
             let pause = advice.wait().map(|wait| format!("pause {wait:?}"));
             let left = advice.allowances().map(|(unit, count, within)| {
-                let unit = if unit == REQUESTS {
-                    ""
-                } else {
-                    &format!("{unit} ")
-                };
-                format!("{count} {unit}in {within:?}")
+                let shown = format!("{count} {unit} in {within:?}");
+                shown.replace(&format!(" {REQUESTS}"), "")
             });
             let mut shown: Vec<_> = pause.into_iter().chain(left).collect();
-            if shown.is_empty() {
-                shown.push("none".to_owned());
-            }
-            assert_eq!(shown.join(", "), expected.trim(), "{status} {lines:?}");
+            shown.extend(shown.is_empty().then(|| "none".to_owned()));
+            assert_eq!(shown.join(", "), expected.trim(), "{case}");
         }
     }
 }
@@ -94,10 +68,11 @@ fn a_retry_after_that_is_over_or_malformed_is_as_if_missing() {
     let values = "0|0.0|-5|soon|1e3|inf|NaN|Tue, 14 Nov 2023 22:13:20 GMT|Tue, 14|\
         Sun, 06 Nov 1994 08:49:37 GMT|Wed, 14 Nov 2023 22:13:50 GMT|Tue, 31 Nov 2023 22:13:50 GMT";
     for value in values.split('|') {
-        let line = ("retry-after", value);
-        assert_eq!(read(403, &[line]), Advice::none(), "{value}");
-        let exhausted = ("ratelimit", r#""a";r=0;t=5"#);
-        assert_eq!(read(429, &[line, exhausted]), pause(5), "{value}");
+        let cases = format!(
+            "403 => retry-after: {value} => none
+             429 => retry-after: {value} | ratelimit: \"a\";r=0;t=5 => pause 5s"
+        );
+        check(&Headers::new(), &cases);
     }
 }
 
@@ -109,9 +84,9 @@ fn a_malformed_part_invalidates_a_structured_header() {
         ("a");r=1;t=30|"a";r=1;t=30, "b";r=?1|"a";r=1;t=30, limit=100|limit=100, remaining=50|
         limit=100, reset=30|remaining=50, reset=-1|remaining=50, reset=(30)|remaining=5_0, reset=3"#;
     for line in lines.split('|').map(str::trim) {
-        let older = [("ratelimit-remaining", "4"), ("ratelimit-reset", "7")];
-        let lines = [&[("ratelimit", line)][..], &older].concat();
-        assert_eq!(read(200, &lines), remaining(4, 7), "{line}");
+        let older = "ratelimit-remaining: 4 | ratelimit-reset: 7";
+        let case = format!("200 => ratelimit: {line} | {older} => 4 in 7s");
+        check(&Headers::new(), &case);
     }
 }
 
@@ -170,8 +145,8 @@ fn all_forms_of_limits_and_resets_are_read() {
         2023-11-32T22:13:50Z|2023-12-14T22.5:13:50Z|2023-12-14T22:13:50+02:00|2023-12-14T22:13:50Zx|\
         12023-11-14T22:13:50Z|1994-11-06T08:49:37Z";
     for reset in texts.split('|') {
-        let lines = [("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", reset)];
-        assert_eq!(read_by(&reader, 200, &lines), Advice::none(), "{reset}");
+        let lines = format!("x-ratelimit-remaining: 1 | x-ratelimit-reset: {reset}");
+        check(&reader, &format!("200 => {lines} => none"));
     }
 }
 

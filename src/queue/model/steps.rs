@@ -22,6 +22,9 @@ const WORKS: u64 = 2;
 /// After so many ticks without a reply, a call counts as lost.
 const TIMEOUT: u64 = 2;
 
+/// After so many ticks, a call or a reply that is lost does not arrive any more. It is longer than a lease.
+const LATEST: u64 = 14;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Tick {
@@ -164,7 +167,6 @@ impl World {
 
     pub(super) fn apply(&mut self, setup: &Setup, step: Step) {
         let now = self.now();
-        let waiting = self.waiting(setup);
         let mut woken = Woken::new();
         match step {
             Step::Tick { is_punctual } => {
@@ -172,6 +174,9 @@ impl World {
                 self.tick += 1;
                 for process in &mut self.processes {
                     process.calls_in_tick = 0;
+                    let oldest = self.tick.saturating_sub(LATEST);
+                    process.calls.retain(|it| !it.is_late || it.sent > oldest);
+                    process.replies.retain(|it| !it.is_late || it.sent > oldest);
                 }
             }
             Step::Join(nth) => self.join(setup, nth),
@@ -189,7 +194,7 @@ impl World {
             }
             Step::Cancel(nth) => {
                 self.left[CANCELLED] -= 1;
-                woken = self.cancel(setup, nth);
+                self.cancel(setup, nth, &mut woken);
             }
             Step::Send(p) => self.send(setup, p, &mut woken),
             Step::Execute(p, nth) => self.execute(setup, p, nth),
@@ -279,7 +284,10 @@ impl World {
         if setup.fault != "wakes-nobody" {
             self.wake(woken);
         }
-        self.check_order(setup, &waiting);
+        if let Step::Execute(..) | Step::Pause(_) | Step::Resume(_) | Step::LoseState = step {
+            self.value = self.store.encode();
+        }
+        self.check_order(setup);
     }
 
     fn turn(&self, setup: &Setup, nth: usize) -> Option<&Turn> {
@@ -299,16 +307,17 @@ impl World {
         (0..self.requests.len()).filter(is_waiting).collect()
     }
 
-    /// A request that got a turn in this step has left none behind that joined earlier.
-    fn check_order(&mut self, setup: &Setup, before: &[usize]) {
-        let waiting = self.waiting(setup);
-        let process = |nth: usize| setup.requests[nth].0;
-        let has_turn = |nth: &&usize| self.turn(setup, **nth).is_some();
-        let is_overtaken = before.iter().filter(has_turn).any(|&nth| {
-            let mut waiting = waiting.iter();
-            let is_alike =
-                |other| process(other) == process(nth) && setup.cost(other) == setup.cost(nth);
-            waiting.any(|&other| other < nth && is_alike(other))
+    /// No request waits behind another whose turn it can take.
+    fn check_order(&mut self, setup: &Setup) {
+        let now = self.now();
+        let alike = |nth: usize| (setup.requests[nth].0, setup.cost(nth));
+        let is_overtaken = self.waiting(setup).into_iter().any(|nth| {
+            let mut behind = nth + 1..self.requests.len();
+            behind.any(|other| {
+                let turn = self.turn(setup, other).filter(|turn| turn.is_useful(now));
+                let waits = setup.requests[other].1 != Kind::Tries;
+                turn.is_some() && waits && alike(other) == alike(nth)
+            })
         });
         if is_overtaken {
             self.broken = Some(Claim::InOrder);
@@ -418,37 +427,14 @@ impl World {
         }
     }
 
-    fn cancel(&mut self, setup: &Setup, nth: usize) -> Woken {
-        let (now, (p, _)) = (self.now(), setup.requests[nth]);
-        let Request::Joined { place, .. } = self.requests[nth] else {
-            return Woken::new();
-        };
+    fn cancel(&mut self, setup: &Setup, nth: usize, woken: &mut Woken) {
+        let now = self.now();
+        let queue = &mut self.processes[setup.requests[nth].0].queue;
+        if let Request::Joined { place, .. } = self.requests[nth] {
+            queue.is_announced &= setup.fault != "keeps-demand-of-cancelled";
+            queue.leave(place, now, woken);
+        }
         self.requests[nth] = Request::Cancelled;
-        let queue = &mut self.processes[p].queue;
-        let mut woken = Woken::new();
-        let fault = setup.fault;
-        let keeps = fault == "keeps-turns-of-cancelled";
-        let passes_on = fault == "passes-turns-on-out-of-order";
-        if !(keeps || passes_on) || !queue.departing.requests.contains_key(&place) {
-            queue.is_announced &= fault != "keeps-demand-of-cancelled";
-            queue.leave(place, now, &mut woken);
-            return woken;
-        }
-        let cancelled = queue.departing.requests.remove(&place);
-        let Some(Departing { turn, .. }) = cancelled.filter(|_| !keeps) else {
-            return woken;
-        };
-        if let Some((place, mut request)) = queue.waiting.pop_last() {
-            woken.extend(request.waker.take());
-            queue
-                .departing
-                .requests
-                .insert(place, Departing { request, turn });
-        } else {
-            queue.give_back(&turn);
-            queue.call_at(now);
-        }
-        woken
     }
 
     fn send(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
@@ -572,11 +558,7 @@ impl World {
             process.known = taken.known.map(|it| (it.generation, it.version));
         }
         let turns = taken.grants.iter().map(|grant| {
-            let late = match setup.fault {
-                "ignores-until" => 20 * TICK,
-                "records-no-guard" => TICK,
-                _ => std::time::Duration::ZERO,
-            };
+            let late = TICK * u32::from(setup.fault == "records-no-guard");
             let turn = Turn {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,

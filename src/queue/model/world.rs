@@ -1,4 +1,4 @@
-//! The state of the model, the claims about it, and the planted mistakes: [`Setup`], [`World`], [`Claim`] and [`Fault`].
+//! The state of the model and the claims about it: [`Setup`], [`World`] and [`Claim`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
@@ -62,7 +62,7 @@ const WINDOW: u64 = 4;
 /// How long the store keeps places, in ticks.
 pub(super) const LEASE: u64 = 12;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
     /// Departures in a window.
@@ -109,10 +109,12 @@ pub(super) enum Claim {
     FewCalls,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) tick: u64,
     pub(super) store: State,
+    /// The store as it was written last.
+    pub(super) value: Vec<u8>,
     /// The time at which the server started.
     pub(super) since: u64,
     pub(super) processes: [Process; 2],
@@ -205,8 +207,7 @@ impl Process {
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.tick, self.since, self.is_leak_excused, self.broken).hash(state);
-        self.store.encode().hash(state);
-        (&self.processes, &self.requests, self.left).hash(state);
+        (&self.value, &self.processes, &self.requests, self.left).hash(state);
         (&self.departed, &self.granted, &self.used).hash(state);
     }
 }
@@ -236,15 +237,8 @@ impl Setup {
         let mut setup = Self {
             name,
             limit: 1,
-            requests: Vec::new(),
-            is_exhausted: false,
-            is_strict: false,
-            has_levels: false,
-            has_places: false,
-            has_costs: false,
             joined: 1,
-            may: May::default(),
-            fault: "",
+            ..Self::default()
         };
         for (process, kinds) in requests.split(" | ").enumerate() {
             let kind = |kind| match kind {
@@ -306,17 +300,10 @@ impl Setup {
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
         let mut this = Self {
-            tick: 0,
             store: setup.empty_store(),
-            since: 0,
-            processes: Default::default(),
             requests: vec![Request::New; setup.requests.len()],
             left: setup.may,
-            departed: Vec::new(),
-            granted: Vec::new(),
-            used: Vec::new(),
-            is_leak_excused: false,
-            broken: None,
+            ..Self::default()
         };
         for process in &mut this.processes {
             process.queue.counters = setup.counters();
@@ -341,6 +328,11 @@ impl World {
 
     pub(super) fn store_now(&self) -> u64 {
         EPOCH + self.tick * MICROS
+    }
+
+    /// Returns true if nothing can happen before the next tick.
+    fn is_still(&self, setup: &Setup) -> bool {
+        self.broken.is_none() && self.tick < END && self.steps(setup).is_empty()
     }
 
     /// Sets which claim is broken, if any.
@@ -373,9 +365,8 @@ impl World {
 
     /// The requests of a process.
     fn requests_of(&self, setup: &Setup, process: usize) -> impl Iterator<Item = &Request> {
-        let owners: Vec<_> = setup.requests.iter().map(|(owner, _)| *owner).collect();
-        let requests = self.requests.iter().zip(owners);
-        requests.filter_map(move |(it, owner)| (owner == process).then_some(it))
+        let requests = self.requests.iter().zip(&setup.requests);
+        requests.filter_map(move |(it, (owner, _))| (*owner == process).then_some(it))
     }
 
     pub(super) fn is_waiting(&self, setup: &Setup, process: usize) -> bool {
@@ -499,6 +490,11 @@ impl Model for Setup {
         let mut next = world.clone();
         next.apply(self, step);
         next.check(self);
+        // Where nothing but time can pass, it passes at once.
+        while matches!(step, Step::Tick { .. }) && next.is_still(self) {
+            next.apply(self, Step::Tick { is_punctual: true });
+            next.check(self);
+        }
         Some(next)
     }
 

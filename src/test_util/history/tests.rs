@@ -2,33 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
 const NS: fn(u64) -> Duration = Duration::from_nanos;
-
-fn at_ms<const LEN: usize>(times: [u64; LEN]) -> History {
-    times.map(MS).into_iter().collect()
-}
-
-#[test]
-fn a_history_is_measured_by_its_busiest_window_wherever_that_starts() {
-    let history = at_ms([1_100, 900, 0, 1_200, 950]);
-    let busiest = history.busiest(MS(1_000)).unwrap();
-    assert_eq!((busiest.start, busiest.last), (MS(900), MS(1_200)));
-    assert_eq!((busiest.events, busiest.weight), (4, 4));
-    assert_eq!(history.most_in_aligned(MS(1_000)), 3);
-    let first = at_ms([0, 10, 500, 510]).busiest(MS(100)).unwrap();
-    assert_eq!(first.start, MS(0));
-    let weighted = [(MS(0), 5), (MS(10), 1), (MS(1_000), 5)];
-    let weighted: History = weighted.into_iter().collect();
-    assert_eq!((weighted.len(), weighted.weight()), (3, 11));
-    let long: History = [Duration::ZERO, Duration::MAX].into_iter().collect();
-    assert_eq!(long.most_in_any(Duration::MAX), 1);
-}
 
 #[test]
 #[should_panic(expected = "nothing to assert")]
 fn a_zero_window_is_refused_by_the_assertion() {
-    at_ms([1]).assert_at_most(1, Duration::ZERO);
+    let history: History = [NS(1)].into_iter().collect();
+    history.assert_at_most(1, Duration::ZERO);
 }
 
 proptest! {
@@ -52,11 +32,16 @@ proptest! {
         events.iter().for_each(|(at, weight)| pushed.push_weighted(NS(*at), *weight));
 
         prop_assert_eq!(&collected, &pushed);
+        let total = events.iter().map(|(_, weight)| weight).sum();
+        prop_assert_eq!((collected.len(), collected.weight()), (events.len(), total));
+        prop_assert_eq!(collected.most_in_any(Duration::MAX), total);
         prop_assert_eq!(collected.most_in_any(NS(window)), most);
         prop_assert_eq!(most, most_anywhere);
         if let Some(busiest) = collected.busiest(NS(window)) {
             let start = u64::try_from(busiest.start.as_nanos()).unwrap();
             prop_assert_eq!(weight(start), busiest.weight);
+            let is_less = |(at, _): &(u64, u64)| *at >= start || weight(*at) < busiest.weight;
+            prop_assert!(events.iter().all(is_less), "it is the first");
             prop_assert_eq!(inside(start).count(), busiest.events);
             prop_assert_eq!(inside(start).map(|(at, _)| NS(*at)).max(), Some(busiest.last));
         }

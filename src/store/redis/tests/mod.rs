@@ -1,5 +1,7 @@
 //! The scripts in a real server, and the store on it.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
 use super::script::Script;
@@ -19,43 +21,28 @@ fn policy(quotas: &str) -> Policy {
     PolicyParts::of(quotas).build().unwrap()
 }
 
-/// The parts of a call.
-fn encoded(call: &Call, server: u64, now: u64) -> [Vec<u8>; 2] {
-    let [mut head, mut rest] = [(); 2].map(|()| Writer::default());
-    wire::head(&mut head, call, now);
-    wire::rest(&mut rest, call, server);
-    [head.0, rest.0]
-}
-
 /// One key in a server, changed by scripts that are given the time.
 struct Lua {
     connection: redis::Connection,
-    /// Values do not expire by the real time.
-    is_virtual: bool,
+    /// The scripts, by their digests in production.
+    scripts: HashMap<&'static str, redis::Script>,
 }
 
 impl Lua {
-    fn new(server: &RedisServer, is_virtual: bool) -> Self {
+    fn new(server: &RedisServer) -> Self {
         Self {
             connection: server.client().get_connection().unwrap(),
-            is_virtual,
+            scripts: HashMap::new(),
         }
     }
 
-    fn text(&self, policy: &Policy) -> String {
-        let text = &Script::of(policy.counters()).text;
-        let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
-        assert!(text.contains(lifetime));
-        if self.is_virtual {
-            text.replace(lifetime, "lifetime = 60000000")
-        } else {
-            text.clone()
-        }
+    fn get<T: redis::FromRedisValue>(&mut self, name: &str) -> T {
+        let get = redis::cmd("GET").arg(name).query(&mut self.connection);
+        get.unwrap()
     }
 
     fn value(&mut self) -> Option<Vec<u8>> {
-        let get = redis::cmd("GET").arg("key").query(&mut self.connection);
-        get.unwrap()
+        self.get("key")
     }
 
     fn set(&mut self, value: Option<&[u8]>) {
@@ -66,41 +53,53 @@ impl Lua {
         set.exec(&mut self.connection).unwrap();
     }
 
-    fn mark(&mut self) -> Option<u64> {
-        let get = redis::cmd("GET").arg("mark").query(&mut self.connection);
-        get.unwrap()
-    }
-
-    /// Runs the script of a policy; `None` if the value has another shape.
+    /// Runs the script of a policy on these keys; `None` for a value that has another shape.
     fn run(
         &mut self,
         policy: &Policy,
-        operation: &Operation,
+        calls: &[(&str, &Operation)],
         server: u64,
         now: u64,
-    ) -> Option<Taken> {
-        let call = Call::new(&Key::new("key"), policy, operation);
-        let [head, rest] = encoded(&call, server, now);
-        let text = self.text(policy);
-        let mut eval = redis::cmd("EVAL");
-        eval.arg(text).arg(2).arg("key").arg("mark");
-        eval.arg(head).arg(rest);
-        if wire::is_single(&call) {
-            eval.arg("nudges").arg("the key");
-        }
-        let value: Value = eval.query(&mut self.connection).unwrap();
-        let (at, mut bytes) = wire::answers(&value).unwrap();
-        let answer = wire::answer(&mut bytes, policy.counters()).unwrap();
-        assert!(bytes.0.is_empty());
-        match answer {
-            Answer::Done(taken) => {
-                assert!(now == 0 || at == now);
-                Some(taken)
+    ) -> Vec<Option<Taken>> {
+        let Script { text, sha, .. } = Script::of(policy.counters());
+        let script = self.scripts.entry(sha).or_insert_with(|| {
+            let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
+            assert!(text.contains(lifetime));
+            // Values do not expire by the real time.
+            redis::Script::new(&text.replace(lifetime, "lifetime = 60000000"))
+        });
+        let mut script = script.prepare_invoke();
+        for (place, (name, operation)) in calls.iter().enumerate() {
+            let call = Call::new(&Key::new(*name), policy, operation);
+            let [mut head, mut rest] = [(); 2].map(|()| Writer::default());
+            wire::head(&mut head, &call, now);
+            wire::rest(&mut rest, &call, server);
+            if place == 0 {
+                script.arg(head.0);
             }
-            Answer::Shape => None,
-            Answer::Unrecognized => panic!("the value is not recognized"),
-            Answer::Later => panic!("a single call is done at once"),
+            script.key(*name).arg(rest.0);
+            if calls.len() == 1 {
+                script.key("mark");
+            }
+            if wire::is_single(&call) {
+                script.arg("nudges").arg("the key");
+            }
         }
+        let value: Value = script.invoke(&mut self.connection).unwrap();
+        let (at, mut bytes) = wire::answers(&value).unwrap();
+        assert_eq!(at, now);
+        let answers =
+            calls.iter().map(
+                |_| match wire::answer(&mut bytes, policy.counters()).unwrap() {
+                    Answer::Done(taken) => Some(taken),
+                    Answer::Shape => None,
+                    Answer::Unrecognized => panic!("the value is not recognized"),
+                    Answer::Later => panic!("so few calls are done at once"),
+                },
+            );
+        let answers = answers.collect();
+        assert!(bytes.0.is_empty());
+        answers
     }
 }
 
