@@ -9,6 +9,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, assert_readable, everything, store_error};
+use support::proxy::Proxy;
 use support::redis_server::connect;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{self, TcpStream};
@@ -70,6 +71,25 @@ async fn sends_nothing_but_one_script_for_each_call_once_the_server_knows_it() {
         let is_documented = |name: &String| documented.contains(&&**name);
         assert!(scripted.iter().all(is_documented), "{scripted:?}");
     }
+}
+
+/// To open the connection, which the proxy does not delay; to name the client; for the identity of the server; for its clock;
+/// for the permit, with the text of the script. A busy machine may delay it.
+#[tokio::test]
+async fn the_first_permit_of_a_process_takes_five_round_trips() {
+    const ROUND_TRIP: Duration = Duration::from_millis(400);
+    let server = RedisServer::start();
+    let first = async || {
+        server.command::<()>(&["SCRIPT", "FLUSH"]);
+        let proxy = Proxy::start(server.port());
+        proxy.delay(ROUND_TRIP / 2);
+        let begun = Instant::now();
+        let store = RedisStore::connect_lazy(&proxy.url()).expect("a URL");
+        let limiter = build(under(&["100/s"]).store(store.timeout(PATIENCE)));
+        bounded(limiter.acquire("a")).await.expect("a permit");
+        begun.elapsed() < ROUND_TRIP * 9 / 2
+    };
+    eventually("it takes five round trips", first).await;
 }
 
 /// Without the message, they would look for a place every 120 ms.

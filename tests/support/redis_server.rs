@@ -12,7 +12,7 @@ use redis::{Client, FromRedisValue, InfoDict, IntoConnectionInfo, RedisResult};
 use tempfile::TempDir;
 use tower_throttle::store::RedisStore;
 
-use crate::errors::bounded;
+use crate::errors::until_ok;
 use crate::ports::spare_port;
 use crate::signal;
 
@@ -235,8 +235,8 @@ impl Drop for RedisServer {
 
 /// A store that waits long enough for a busy machine.
 pub async fn connect(url: &str) -> RedisStore {
-    let store = bounded(RedisStore::connect(url)).await;
-    store.expect("a connection").timeout(PATIENCE)
+    let store = until_ok(async || RedisStore::connect(url).await).await;
+    store.timeout(PATIENCE)
 }
 
 /// `$REDIS_SERVER`, or the one on the `PATH`.
