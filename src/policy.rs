@@ -30,7 +30,7 @@ pub struct Policy {
     pub(crate) label: Arc<str>,
     units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
-    /// The cost of a request that names none, or the reason why it can never depart.
+    /// The cost of a request that names none; `None` if it can never depart.
     default_costs: Option<Costs>,
     /// The quotas, with nothing recorded.
     counters: SmallVec<[Counter; 1]>,

@@ -56,8 +56,8 @@ function processes.is_ahead(j, time)
 end
 
 -- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
--- of those that are not overdue. The sum ends where it leaves no room until `finish`, as more changes nothing. With shares,
--- order.lua also counts the units of its own process before the request.
+-- of those that are not overdue. The sum ends where it leaves no room until `finish`, as more changes nothing, unless departures
+-- leave a window that soon. With shares, order.lua also counts the units of its own process before the request.
 local known& = {}
 function ahead(arrival, _, finish, on_time)
   on_time = on_time and deadlines.are_past
@@ -76,7 +76,7 @@ function ahead(arrival, _, finish, on_time)
         local <<more&>> = ahead_of(j, time)
         sum& = sum& + more&
       end
-      if sum1 > enough then --unit
+      if sum1 > enough and not common.has_short_window then --unit
         if earliest(now, sum1, 1) > finish then return sum1 end --unit
         enough = 2 * sum1 --unit
       end --unit

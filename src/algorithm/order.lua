@@ -14,6 +14,8 @@ for j = 1, live do
     if now <= deadlines[j] then punctual&[rival] = punctual&[rival] + waiting&[j] end
   end
 end
+-- Sums of fractions depend on the order.
+table.sort(ranked)
 
 -- The part of the capacity that a level has for itself.
 local function reserved(number)

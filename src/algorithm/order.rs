@@ -288,6 +288,8 @@ impl Fair {
                 rivals[place].on_time += other.demand.units();
             }
         }
+        // Sums of fractions depend on the order.
+        rivals.sort_by_key(|it| it.tag.key);
         let parts = std::array::from_fn(|level| part(&take.reserves, level as u64));
         Self {
             own,

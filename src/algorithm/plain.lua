@@ -72,8 +72,8 @@ if operation < 2 and special == 0 and names == '' and not has_share then
       at, announced = next, announced - 1
     end
     if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then
-      answers[key] = raw --whole
-      answers[key] = tail --ring
+      common[key] = raw --whole
+      common[key] = tail --ring
       break
     end
     if at > from then rest = rest .. sub(tail, from, at - 1) end

@@ -57,9 +57,10 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
--- `work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys beyond
--- a number of them to another call. It always serves one key. `answers` also holds what was read of long values, by their keys.
-local answers, work = {}, 0
+-- `common.work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys
+-- beyond a number of them to another call. It always serves one key. `common` also holds what was read of long values, by their
+-- keys.
+local answers, common = {}, { work = 0 }
 --@plain
 --@algorithms
 -- Nothing departs earlier.
@@ -98,14 +99,14 @@ end
 
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
-if work > 2000 then
+if common.work > 2000 then
   answers[nth] = '\5'
   break
 end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
-raw = answers[key] or redis.pcall('GET', key) --whole
-answers[key] = nil --whole
+raw = common[key] or redis.pcall('GET', key) --whole
+common[key] = nil --whole
 raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
 if type(raw) == 'table' then
   -- The value of another type is the matter of its key alone.
@@ -133,15 +134,15 @@ if shape then
   answers[nth] = '\2'
   break
 end
-work = work + announced
+common.work = common.work + announced
 local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local cost0 = <<cost&| + >> --units
 
 local at = @head + 1
 tail, size = raw, #raw --whole
-if size > 0 then tail, at = answers[key] or call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
-answers[key] = nil --ring
+if size > 0 then tail, at = common[key] or call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
+common[key] = nil --ring
 -- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement. A copy of a
 -- long value takes long.
 local padded = #tail > 1024 and tail or tail .. rep('\0', 128)
@@ -262,8 +263,8 @@ end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
 -- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
--- the tag of its share, or of its level if that is another one. A process whose requests all arrived behind those of this call
--- matters only to shares, and to departures that are given back.
+-- the tag of its share, or of its level if that is another one. Processes whose requests all arrived behind those of this call
+-- matter only to shares, and to departures that are given back. Else it only matters whether there is one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
 points.last = settled > 0 and 9007199254740992 or points[(count - 1) * @step + 1] or 0
 
@@ -290,6 +291,10 @@ for _ = 1, announced do
   local place, waits, is_other = at + 16, bytes >= 32768, false
   if waits then bytes, place = bytes - 32768, place + @demand end
   local next, is_idle = at + 16 + bytes, false
+  if next > #tail + 1 - logs then
+    at = 0
+    break
+  end
   if deadline + 10000000 <= now then
     -- It is forgotten.
   elseif who == process and operation < 3 then
@@ -332,7 +337,7 @@ for _ = 1, announced do
           first, last = 0, 0
         end
       end
-      if fair or not is_lower and first <= points.last then
+      if fair or not is_lower and (live == 0 or first <= points.last) then
         if live == 0 then
           processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end

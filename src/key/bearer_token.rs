@@ -50,7 +50,7 @@ mod tests {
     use http::{HeaderValue, Request};
 
     use super::*;
-    use crate::key::{Extracted, Fault, Key, KeyExtractor as _, NoKey, header::hash};
+    use crate::key::{Extracted, Key, KeyExtractor as _, NoKey, NoKeyCause, header::hash};
 
     fn request(value: &[u8]) -> Request<()> {
         let value = HeaderValue::from_bytes(value).unwrap();
@@ -78,7 +78,7 @@ mod tests {
         for request in requests.chain([Request::new(())]) {
             let refused = Extracted::Refused(NoKey {
                 reason: "the request has no bearer token".into(),
-                fault: Fault::Credential("Bearer"),
+                cause: NoKeyCause::Credential("Bearer"),
             });
             assert_eq!(bearer_token().extract(&request), refused);
         }

@@ -5,7 +5,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::forwarded::{forwarded, x_forwarded_for};
 use super::header::header_name;
-use super::{Extracted, Fault, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, address};
+use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, WithoutKey, address};
 use crate::error::BuildError;
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ impl<R: RequestHead> KeyExtractor<R> for ClientIp {
         let Some(peer) = request.extensions().and_then(address::peer) else {
             return self.without.extracted(|| NoKey {
                 reason: NO_PEER.into(),
-                fault: Fault::Server,
+                cause: NoKeyCause::Server,
             });
         };
         let client = self.client(peer, request.headers());

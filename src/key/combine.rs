@@ -2,7 +2,7 @@
 
 use ecow::EcoString;
 
-use super::{Extracted, Fault, Key, KeyExtractor, Ruled};
+use super::{Extracted, Key, KeyExtractor, NoKeyCause, Ruled};
 use crate::cost::RequestOptions;
 
 macro_rules! impl_for_tuple {
@@ -67,12 +67,12 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
             Extracted::Refused(mut no_key) => {
                 // A credential may be missing, too.
                 let mut others = parts.filter_map(|(_, part)| match part {
-                    Extracted::Refused(other) => Some(other.fault),
+                    Extracted::Refused(other) => Some(other.cause),
                     _ => None,
                 });
-                if no_key.fault == Fault::Request {
-                    let other = others.find(|fault| *fault != Fault::Request);
-                    no_key.fault = other.unwrap_or_default();
+                if no_key.cause == NoKeyCause::Request {
+                    let other = others.find(|cause| *cause != NoKeyCause::Request);
+                    no_key.cause = other.unwrap_or_default();
                 }
                 return Extracted::Refused(no_key);
             }

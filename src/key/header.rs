@@ -2,7 +2,7 @@ use ecow::{EcoString, eco_format};
 use http::{HeaderMap, HeaderName};
 
 use super::{
-    Extracted, Fault, Key, KeyExtractor, NoKey, RequestHead, WithoutKey, bearer_token::token,
+    Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, WithoutKey, bearer_token::token,
 };
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
@@ -146,12 +146,12 @@ impl Header {
         Ok(value.filter(|value| !value.is_empty()))
     }
 
-    fn fault(&self) -> Fault {
+    fn cause(&self) -> NoKeyCause {
         match self.name.as_str() {
-            _ if !is_secret(&self.name) => Fault::Request,
-            "cookie" => Fault::Credential("Cookie"),
-            name if name.contains("authorization") => Fault::Credential("Bearer"),
-            _ => Fault::Credential("ApiKey"),
+            _ if !is_secret(&self.name) => NoKeyCause::Request,
+            "cookie" => NoKeyCause::Credential("Cookie"),
+            name if name.contains("authorization") => NoKeyCause::Credential("Bearer"),
+            _ => NoKeyCause::Credential("ApiKey"),
         }
     }
 
@@ -177,7 +177,7 @@ impl<R: RequestHead> KeyExtractor<R> for Header {
                     true => "the request has no bearer token".into(),
                     false => format!("the request has no {} header", self.name).into(),
                 },
-                fault: self.fault(),
+                cause: self.cause(),
             }),
             Err(problem) => Extracted::Refused(problem.into()),
         }

@@ -201,13 +201,13 @@ pub struct NoKey {
     /// Such as "the request has no host".
     pub reason: Cow<'static, str>,
     /// It decides with which status a server answers.
-    pub fault: Fault,
+    pub cause: NoKeyCause,
 }
 
-/// What has to change so that a request has a key.
+/// The cause for which a request has no key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum NoKeyCause {
     /// The request is malformed. A server answers with 400.
     #[default]
     Request,
@@ -258,8 +258,8 @@ impl_from! {
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));
     Extracted from String: |text| Extracted::Key(Key::from(text));
-    NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), fault: Fault::Request };
-    NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), fault: Fault::Request };
+    NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), cause: NoKeyCause::Request };
+    NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), cause: NoKeyCause::Request };
 }
 
 impl<K: Into<Key>> From<Option<K>> for Extracted {

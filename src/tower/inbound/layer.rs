@@ -19,7 +19,7 @@ use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
 use crate::feedback::Applying;
 use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
-use crate::key::{Fault, KeyExtractor};
+use crate::key::{KeyExtractor, NoKeyCause};
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
@@ -376,7 +376,7 @@ impl<F> Inbound<F> {
             write_retry_after(headers, delay);
         }
         if let Cause::NoKey(no_key) = refused.error.cause()
-            && let Fault::Credential(scheme) = no_key.fault
+            && let NoKeyCause::Credential(scheme) = no_key.cause
             && refused.is_enforced
         {
             let scheme = HeaderValue::from_static(scheme);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 
 use crate::acquire::{Cause, Error};
-use crate::key::{Fault, Key};
+use crate::key::{Key, NoKeyCause};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 
@@ -66,7 +66,7 @@ impl Refused {
     /// key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
-            Cause::NoKey(no_key) if no_key.fault != Fault::Server => Some(&no_key.reason),
+            Cause::NoKey(no_key) if no_key.cause != NoKeyCause::Server => Some(&no_key.reason),
             Cause::InvalidCost(problem) | Cause::InvalidShare(problem) => Some(problem),
             Cause::EmptyKey => Some("the request has an empty key"),
             _ => None,
@@ -75,16 +75,16 @@ impl Refused {
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full; 503 or
     /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy); 503 if the store
-    /// does not answer; 400 if the cost can never depart; 400, 401 or 500 without a key, by its [fault](crate::key::Fault).
+    /// does not answer; 400 if the cost can never depart; 400, 401 or 500 without a key, by the [cause](crate::key::NoKeyCause).
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
                 self.busy.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
             }
-            Cause::NoKey(no_key) => match no_key.fault {
-                Fault::Request => StatusCode::BAD_REQUEST,
-                Fault::Credential(_) => StatusCode::UNAUTHORIZED,
-                Fault::Server => StatusCode::INTERNAL_SERVER_ERROR,
+            Cause::NoKey(no_key) => match no_key.cause {
+                NoKeyCause::Request => StatusCode::BAD_REQUEST,
+                NoKeyCause::Credential(_) => StatusCode::UNAUTHORIZED,
+                NoKeyCause::Server => StatusCode::INTERNAL_SERVER_ERROR,
             },
             Cause::EmptyKey | Cause::InvalidCost(_) | Cause::InvalidShare(_) => {
                 StatusCode::BAD_REQUEST
