@@ -59,7 +59,7 @@ end
 
 -- `common.work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys
 -- beyond a number of them to another call. It always serves one key. `common` also holds what was read of long values, by their
--- keys.
+-- keys, and whether departures leave a window within the horizon. A table, as Lua limits the number of local variables.
 local answers, common = {}, { work = 0 }
 --@plain
 --@algorithms
@@ -279,19 +279,13 @@ local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 for _ = 1, announced do
-  if at > size then
-    at = 0
-    break
-  end
-  local enough = at + 15 + @demand
-  if enough + @detail > #padded and (enough > #padded or byte(padded, at + 15) >= 128) then
-    padded = tail .. rep('\0', 128)
-  end
+  if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
   local place, waits, is_other = at + 16, bytes >= 32768, false
   if waits then bytes, place = bytes - 32768, place + @demand end
   local next, is_idle = at + 16 + bytes, false
-  if next > #tail + 1 - logs then
+  if next > #tail + 1 - logs or waits and bytes < @demand + @detail then
+    -- It is damaged.
     at = 0
     break
   end
@@ -305,7 +299,7 @@ for _ = 1, announced do
     end
     if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
       local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or place + 7
-      for place = first, next - (has_share and 8 or 1), @grant do
+      for place = first, next - @grant - (has_share and 7 or 0), @grant do
         local time, <<given&>> = unpack('<I7@costs', padded, place)
         local i& = #corrections&
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end

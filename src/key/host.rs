@@ -130,6 +130,12 @@ impl fmt::Display for Authority<'_> {
     }
 }
 
+fn lowercase(host: &str) -> EcoString {
+    let mut lower = EcoString::from(host);
+    lower.make_mut().make_ascii_lowercase();
+    lower
+}
+
 /// The host in its one spelling, or `None` if it is malformed.
 fn canonical(host: &str) -> Option<EcoString> {
     // A fully qualified name has at most 253 bytes. Longer texts would only fill the store.
@@ -144,12 +150,12 @@ fn canonical(host: &str) -> Option<EcoString> {
         }
         // An address with a zone, or of a future version.
         let is_valid = !literal.is_empty() && literal.bytes().all(|b| b == b':' || in_host(b));
-        return is_valid.then(|| EcoString::from(host).to_ascii_lowercase());
+        return is_valid.then(|| lowercase(host));
     }
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_valid = !name.is_empty() && name.bytes().all(in_host);
     is_valid.then(|| match name.bytes().any(|b| b.is_ascii_uppercase()) {
-        true => EcoString::from(name).to_ascii_lowercase(),
+        true => lowercase(name),
         false => name.into(),
     })
 }

@@ -16,6 +16,16 @@ fn store(server: &RedisServer) -> RedisStore {
     store.timeout(Duration::from_secs(10))
 }
 
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap().as_micros() as u64
+}
+
+fn set(connection: &mut redis::Connection, name: &str, value: &[u8]) {
+    let mut set = redis::cmd("SET");
+    set.arg(name).arg(value).exec(connection).unwrap();
+}
+
 #[tokio::test]
 async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
     let server = support::keyspace::start_cluster().await;
@@ -62,8 +72,6 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
     let store = store(&server);
     for (keys, processes, most) in [(1, 3_000, 1), (64, 20, 1), (64, 100, 64)] {
         let policy = policy("10/m");
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = now.unwrap().as_micros() as u64;
         let waits = |process: u64| Take {
             demand: Demand::new([(1, 1); 2].into_iter()),
             process: process << 11,
@@ -74,7 +82,7 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         // The sixth waits, and all behind it are like it.
         let mut state = State::new(policy.counters());
         for process in 1..=6 {
-            state.take(0, &waits(process), now);
+            state.take(0, &waits(process), now());
         }
         for process in 7..=processes {
             let mut last = state.announced[5].clone();
@@ -84,9 +92,7 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         let value = state.encode();
         let mut connection = server.client().get_connection().unwrap();
         for nth in 0..keys {
-            let mut set = redis::cmd("SET");
-            set.arg(format!("throttle:{{key-{nth}}}")).arg(&value);
-            set.exec(&mut connection).unwrap();
+            set(&mut connection, &format!("throttle:{{key-{nth}}}"), &value);
         }
         let calls = || CommandStats::of(&server).script_calls();
         let before = calls();
@@ -114,18 +120,18 @@ async fn a_long_value_that_is_cut_is_not_recognized() {
         ..Take::one(Mode::Wait, 1)
     };
     let mut state = State::new(policy.counters());
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap().as_micros() as u64;
     for process in 1..=60 {
-        state.take(0, &waits(process), now);
+        state.take(0, &waits(process), now());
     }
     let value = state.encode();
     assert!(value.len() > 2_000);
     let mut connection = server.client().get_connection().unwrap();
     for cut in 1..=60 {
-        let mut set = redis::cmd("SET");
-        set.arg("throttle:{key}").arg(&value[..value.len() - cut]);
-        set.exec(&mut connection).unwrap();
+        set(
+            &mut connection,
+            "throttle:{key}",
+            &value[..value.len() - cut],
+        );
         for process in [60, 61] {
             let take = Operation::Take(waits(process));
             let calls = vec![Call::new(&Key::new("key"), &policy, &take)];
