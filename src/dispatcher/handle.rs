@@ -895,7 +895,7 @@ impl KeyQueue {
     /// A request was polled too late for its turn, by `late`.
     pub(super) fn missed(&self, guard: Duration, late: Duration) {
         let handle = &self.handle;
-        handle.guard.forfeited(guard, late);
+        handle.guard.forfeited(guard, late, Instant::now());
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
@@ -944,7 +944,7 @@ impl Future for Waiting {
             match step {
                 Step::Depart(turn, standing) => {
                     this.number = 0;
-                    queue.handle.guard.departed();
+                    queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
                     let remaining = Remaining::new(standing.units, standing.remaining);
