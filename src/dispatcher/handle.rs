@@ -24,7 +24,7 @@ use crate::clock::{ClockSets, Offset};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::guard::Guard;
-use crate::key::Key;
+use crate::key::{Key, NoKey, NoKeyCause};
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
@@ -699,8 +699,11 @@ impl Handle {
     }
 
     /// Counts a request that has no key, and returns the policy.
-    pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
+    pub(crate) fn refuse_without_key(&self, no_key: &NoKey) -> Arc<Policy> {
         let current = self.current();
+        if no_key.cause == NoKeyCause::Server {
+            current.telemetry.lacks_key(&no_key.reason);
+        }
         let key = &Key::from("");
         let span = current.telemetry.begin(key, 1);
         (current.telemetry).ended_early(span, key, Outcome::Invalid, Duration::ZERO);
