@@ -246,7 +246,7 @@ async fn spoil(server: &RedisServer, spoiled: usize) -> (String, Arc<AtomicUsize
                 let mut buffer = vec![0; 1 << 16];
                 while let Ok(size @ 1..) = from_near.read(&mut buffer).await {
                     let sent = &buffer[..size];
-                    let begins = sent.windows(5).any(|word| word == b"MULTI");
+                    let begins = sent.windows(5).any(|word| word == b"SET\r\n");
                     if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
                         // The value stays the same, but it was written.
                         let mut change = redis::pipe();
