@@ -177,9 +177,14 @@ impl RedisStore {
     ) -> Result<Option<(Contents, Reading)>, StoreError> {
         let name = &named.name;
         let mut pipe = Pipeline::new();
-        if exclusive.is_some() {
+        if let Some(exclusive) = exclusive {
+            if !exclusive.is_reused {
+                // Fails without the right to `MULTI`: a transaction's commands would be executed one by one.
+                pipe.cmd("MULTI").cmd("EXEC");
+            }
             pipe.cmd("WATCH").arg(name);
         }
+        let skipped = pipe.len();
         pipe.get(name);
         if named.is_strict() {
             pipe.get(self.mark(name));
@@ -193,7 +198,7 @@ impl RedisStore {
         for answer in answers {
             values.push(answer.into_value().map_err(naming(name))?);
         }
-        let mut values = values.into_iter().skip(usize::from(exclusive.is_some()));
+        let mut values = values.into_iter().skip(skipped);
         let value = values.next().ok_or_else(strange)?;
         let since = values.next().unwrap_or(Value::Nil);
         let since: Option<u64> = redis::from_redis_value(since).map_err(|_| strange())?;

@@ -109,14 +109,7 @@ impl Node {
             None => {
                 let begun = Instant::now();
                 let opened = Connection::open(self.target(), deadline).await;
-                let opened =
-                    opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?;
-                // Without the right to `MULTI`, the commands of a transaction would be executed one by one.
-                let empty = Pipeline::new().cmd("MULTI").cmd("EXEC").to_owned();
-                for answer in opened.send(&empty, deadline).await? {
-                    answer.into_value()?;
-                }
-                opened
+                opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?
             }
         };
         Ok(Exclusive {
