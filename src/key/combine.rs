@@ -64,17 +64,17 @@ pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
                 is_exempt = true;
                 continue;
             }
-            Extracted::Refused(mut no_key) => {
-                // A credential may be missing, too.
+            Extracted::Refused(no_key) => {
+                // A credential may be missing, too, or the server may not be set up.
                 let mut others = parts.filter_map(|(_, part)| match part {
-                    Extracted::Refused(other) => Some(other.cause),
+                    Extracted::Refused(other) => Some(other),
                     _ => None,
                 });
-                if no_key.cause == NoKeyCause::Request {
-                    let other = others.find(|cause| *cause != NoKeyCause::Request);
-                    no_key.cause = other.unwrap_or_default();
-                }
-                return Extracted::Refused(no_key);
+                let other = others.find(|it| it.cause != NoKeyCause::Request);
+                return Extracted::Refused(match (no_key.cause, other) {
+                    (NoKeyCause::Request, Some(other)) => other,
+                    _ => no_key,
+                });
             }
             Extracted::Ruled(ruled) => match ruled.key.clone() {
                 Ok(key) => {
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::key::constant;
+    use crate::key::{NoKey, constant};
 
     #[test]
     fn two_to_four_parts_of_any_kind_are_joined() {
@@ -132,6 +132,12 @@ mod tests {
         let [key, exempt] = [|| Extracted::from("a"), || Extracted::Exempt];
         let refused = || Extracted::Refused("why".into());
         let empty = || Extracted::Refused("a part of the request's key is empty".into());
+        let unset = || {
+            Extracted::Refused(NoKey {
+                reason: "no address".into(),
+                cause: NoKeyCause::Server,
+            })
+        };
         for (parts, expected) in [
             ([key(), exempt()], exempt()),
             ([exempt(), key()], exempt()),
@@ -140,6 +146,8 @@ mod tests {
             ([refused(), "".into()], refused()),
             (["".into(), refused()], empty()),
             ([exempt(), "".into()], empty()),
+            ([refused(), unset()], unset()),
+            ([unset(), refused()], unset()),
         ] {
             assert_eq!(join(parts), expected);
         }
