@@ -207,8 +207,7 @@ impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> f
         let mut table = BTreeMap::new();
         while let Some(key) = map.next_key::<K>()? {
             if table.contains_key(&key) {
-                let key = format!("{key:?}").to_lowercase();
-                return Err(M::Error::custom(format!("{key} is listed twice")));
+                return Err(M::Error::custom(format!("{key:?} is listed twice")));
             }
             table.insert(key, map.next_value()?);
         }
