@@ -205,7 +205,7 @@ impl Telemetry {
                 WARN,
                 policy,
                 reason,
-                "the server does not tell the key of requests"
+                "requests have no key, as the server is not set up for it"
             );
         }
     }

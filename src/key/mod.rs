@@ -213,7 +213,7 @@ pub enum NoKeyCause {
     Request,
     /// The request lacks a credential. A server answers with 401, and names this authentication scheme in `WWW-Authenticate`.
     Credential(&'static str),
-    /// The server is not set up for the extractor. It answers with 500, without the reason.
+    /// The server is not set up for the extractor. It answers with 500, without the reason, which a log event has.
     Server,
 }
 

@@ -222,7 +222,10 @@ pub(super) async fn no_addresses(seen: &Seen) {
         let response = service.clone().oneshot(http::Request::new(())).await;
         assert_eq!(response.expect("a response").status(), 500);
     }
-    let fields = once(seen, "the server does not tell the key of requests");
+    let fields = once(
+        seen,
+        "requests have no key, as the server is not set up for it",
+    );
     assert!(
         fields
             .text("reason")

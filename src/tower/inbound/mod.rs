@@ -28,7 +28,7 @@
 //! | is over its limit, or the queue is full | 429, with the same headers and `Retry-After` |
 //! | finds too many [in progress](crate::Quota::concurrent), and no other limit refuses it | 503, or [another status](crate::ThrottleLayer::busy_status), with the same headers |
 //! | lacks a credential: a bearer token, or a [header whose name looks like a secret's](crate::key::header()) | 401, with `WWW-Authenticate` and the reason |
-//! | has no [address](crate::key::client_ip()), as the server does not tell it | 500; the reason is for [`on_refused`](crate::ThrottleLayer::on_refused) |
+//! | has no [address](crate::key::client_ip()), as the server is not set up for it | 500; the reason is for [`on_refused`](crate::ThrottleLayer::on_refused) |
 //! | has no key for another cause | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
 //! | costs 0, or more than the quotas allow at once | 400, with the reason |
 //! | cannot be decided, as the store fails | by the [`FailureMode`]: 503 without the reason, or the service's |
