@@ -14,7 +14,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 const LONGEST_DELAY: u64 = 20_000;
 
 /// The least part of its excess that the guard loses with each departure in time, and the part if the last one was a second
-/// ago or more.
+/// ago or more: a process that stopped once would otherwise delay a key of few requests for many minutes.
 const DECAY: f64 = 1.0 / 128.0;
 const DECAY_PER_SECOND: f64 = 1.0 / 8.0;
 

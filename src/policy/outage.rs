@@ -94,8 +94,8 @@ pub enum Recovery {
     /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
     /// may depart later than that.
     ///
-    /// On a server that was started or emptied, all keys are in quarantine for that time, as the server writes down since
-    /// when it knows every call. So they are on a server that was never used; in a cluster, in each hash slot.
+    /// A mark on each server, or in each hash slot of a cluster, says since when it has known every call. Where the mark
+    /// is missing, as on a server that was started empty, emptied or never used, all keys are in quarantine for that time.
     ///
     /// A key may be in quarantine without need, for example after a clean restart of the server.
     ///
