@@ -20,10 +20,10 @@ use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::contestant::{Contestant, Recorded};
-pub use self::departures::Departures;
+pub use self::departures::{Departures, fill};
 pub use self::load::{Load, load};
 pub use self::output::{Options, Output, Table, count, figure, ratio, text};
-pub use self::peers::{Peer, Rate};
+pub use self::peers::Peer;
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 

@@ -10,20 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::redis_server::RedisServer;
+use tower_throttle::Quota;
 use tower_throttle::key::Key;
 use tower_throttle_benches::{
-    Contestant, Departures, Meter, Output, Rate, Recorded, Rounds, Table, begin, count, figure,
-    measure, ratio, text, turns,
+    Contestant, Departures, Meter, Output, Recorded, Rounds, Table, begin, count, figure, measure,
+    ratio, text, turns,
 };
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;
 const ROUNDS: usize = 3;
 const TIME: Duration = Duration::from_secs(3);
-const RATE: Rate = Rate {
-    limit: 2,
-    window: Duration::from_secs(30),
-};
+const RATE: Quota = Quota::new(2, Duration::from_secs(30));
 const LEAST_RATIO: f64 = 1.7;
 
 fn main() -> anyhow::Result<()> {
@@ -47,7 +45,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             .await?;
         let traffic = meter.since(&mark).await?.per(done.count);
         for departures in users.iter().filter_map(|(_, it)| it.as_ref()) {
-            departures.check(RATE.limit, RATE.window)?;
+            departures.check(&RATE)?;
         }
         rate.push(place, done.decisions);
         permits.push(place, done.permits);
