@@ -38,7 +38,7 @@ pub(crate) struct Stage {
     test: &'static str,
     script: String,
     /// How many processes there have ever been.
-    pub(crate) numbers: usize,
+    numbers: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -192,14 +192,17 @@ impl Stage {
         }
         let said = processes.into_iter().map(|Process { child, number }| {
             let said = child.finish(PATIENCE * 2);
-            assert_eq!(said.len(), 1, "{said:?}");
-            (number, child::parse(&said[0]))
+            (number, child::parse(&said))
         });
         let said = said.collect();
+        self.join_beside();
+        said
+    }
+
+    pub(crate) fn join_beside(&mut self) {
         for thread in self.beside.drain(..) {
             thread.join().expect("no panic beside the load");
         }
-        said
     }
 
     /// All that arrived, once the load has stopped.

@@ -6,10 +6,10 @@ use std::env;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::process::{self, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,8 +18,6 @@ const ROLE: &str = "TEST_CHILD_ROLE";
 
 /// Precedes what the child says, which the test harness may put behind text of its own.
 const MARK: &str = "@child ";
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that [`spawn`] started. Dropping it kills and reaps it.
 #[derive(Debug)]
@@ -78,31 +76,15 @@ impl Child {
         })
     }
 
-    /// Waits for the child to end and returns its lines. Panics if it takes longer or fails.
-    pub fn finish(mut self, within: Duration) -> Vec<String> {
-        let deadline = Instant::now() + within;
-        let mut said = Vec::new();
-        let ended = loop {
-            match self
-                .lines
-                .recv_timeout(deadline - Instant::now().min(deadline))
-            {
-                Ok(line) => said.push(line),
-                Err(error) => break error == mpsc::RecvTimeoutError::Disconnected,
-            }
-        };
-        assert!(ended, "{} still runs after {within:?}", self.name);
+    /// The last line that the child says, once it has ended. Panics if it takes longer, fails, or says more.
+    pub fn finish(mut self, within: Duration) -> String {
+        let last = self.next_line(within);
+        let end = self.lines.recv_timeout(within);
+        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "{}", self.name);
         // Its stdout is closed, so it is about to be gone.
         let status = self.process.wait().expect("our own child");
-        assert!(status.success(), "{}: {status}; said {said:?}", self.name);
-        said
-    }
-
-    /// Ends the child as a power failure would and returns its unread lines.
-    pub fn kill9(mut self) -> Vec<String> {
-        self.process.kill().expect("our own child");
-        self.process.wait().expect("our own child");
-        self.lines.iter().collect()
+        assert!(status.success(), "{}: {status}; said {last:?}", self.name);
+        last
     }
 }
 
@@ -141,7 +123,7 @@ pub fn say(line: impl Display) {
 /// In a child: the next line from the process that started it. Blocks the thread.
 pub fn hear() -> String {
     let lines = heard().lock().expect("no panic while listening");
-    lines.recv_timeout(PATIENCE).expect("a line in time")
+    lines.recv().expect("a parent that still runs")
 }
 
 fn heard() -> &'static Mutex<Receiver<String>> {

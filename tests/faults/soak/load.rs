@@ -3,7 +3,6 @@
 //! | line | what it does |
 //! | --- | --- |
 //! | `load NUMBER` | sets these quotas, and starts callers |
-//! | `go on` | nothing |
 //! | `rest` | stops them; says, once all is at rest, what is left |
 //! | `stop` | says what came of all requests, and ends |
 
@@ -62,7 +61,6 @@ pub(crate) fn play(part: &Part) {
     loop {
         let line = child::hear();
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("go", _) => {}
             ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();

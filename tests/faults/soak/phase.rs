@@ -19,27 +19,6 @@ use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// It puts a new process in the place of the first.
-const REPLACED: &str = "one of three killed";
-
-const DEMOTED: &str = "READONLY";
-const PROMOTED: &str = "promoted replica";
-
-/// Makes all as it was before, once the fault is put right.
-fn afterwards(name: &str, stage: &mut Stage) {
-    if name == PROMOTED {
-        // The other way round, from then on.
-        stage.servers.swap(0, 1);
-        stage.servers[1].restart();
-    }
-    if name == PROMOTED || name == DEMOTED {
-        stage.replicate(1, 0);
-    }
-    for thread in stage.beside.drain(..) {
-        thread.join().expect("no panic beside the load");
-    }
-}
-
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
     befalls: Vec<&'static str>,
@@ -95,14 +74,27 @@ impl Phases {
         note("... it is put right");
         (fault.heal)(&mut self.stage);
         note("... that is done");
-        afterwards(name, &mut self.stage);
-        let load = self.load();
-        for process in self.stage.processes.iter_mut().flatten() {
-            // A process waits for a line only for a minute, and a new one for its load.
-            let is_new = name == REPLACED && process.number + 1 == self.stage.numbers;
-            process.child.tell(if is_new { &load } else { "go on" });
-        }
+        self.restore(name);
         self.settle();
+    }
+
+    /// Makes all as it was before, once the fault is put right.
+    fn restore(&mut self, name: &str) {
+        let (load, stage) = (self.load(), &mut self.stage);
+        match name {
+            "one of three killed" => stage.processes[0]
+                .iter_mut()
+                .for_each(|it| it.child.tell(&load)),
+            "promoted replica" => {
+                // The other way round, from then on.
+                stage.servers.swap(0, 1);
+                stage.servers[1].restart();
+                stage.replicate(1, 0);
+            }
+            "READONLY" => stage.replicate(1, 0),
+            _ => {}
+        }
+        stage.join_beside();
     }
 
     /// Until each process departs for each hot key.
