@@ -213,21 +213,15 @@ fn the_promises_hold_in_long_random_histories() {
 
 /// Each mistake, the setup that finds it, and the claims of which it breaks one.
 const MISTAKES: &str = "
-    records-no-guard: waits | waits; late 2 => NeverMore
     departs-before-turn: waits | waits => InTurn
     applies-lost-replies: waits | waits; lost => NeverMore NothingLeaks
     ignores-numbers: waits waits; lost => NothingLeaks
-    takes-nothing-back: waits; lost, limit 2 => NothingLeaks
-    repeats-no-failed-call: waits; lost => NothingIsStuck
     keeps-demand-of-cancelled: waits | waits; cancelled, exhausted => NothingLeaks
     requeues-behind-others: waits waits; late 2, limit 2 => InOrder
-    settles-twice: waits waits waits; forfeited, limit 2 => NeverMore NothingLeaks
     keeps-turns-in-pause: waits; paused, late => PausesHold
     wakes-nobody: waits | waits => NothingIsStuck
-    skips-requests-that-joined-later: waits waits => NothingIsStuck
     forgets-state: waits | waits; lost-state => NeverMore
     forgets-state: waits | waits; places, lost-state => NeverMore
-    reports-no-places: waits waits | waits; places => NeverMore
     releases-nothing: waits | waits; places => NothingLeaks EveryRequestEnds
     ignores-levels: waits | waits; levels, exhausted => InLevels";
 

@@ -131,8 +131,7 @@ impl Load {
                 acquire = acquire.max_wait(bound);
             }
             let answer = acquire.await;
-            let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
-            self.tally.add(Count::Longest, took);
+            self.tally.took(asked.elapsed());
             let rests = match answer {
                 Ok(permit) => {
                     self.depart(key, permit);

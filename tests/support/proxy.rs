@@ -29,7 +29,6 @@ pub struct Proxy {
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
-    open: AtomicUsize,
     fuse: Mutex<Option<Fuse>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
@@ -64,21 +63,9 @@ struct Fuse {
 impl Proxy {
     /// A proxy on a port of its own, before the server on this port of loopback.
     pub fn start(target: u16) -> Self {
-        let (port, listener) = loop {
-            let port = spare_port();
-            // Between the probe and this, another process may have taken it.
-            if let Ok(listener) = StdListener::bind(loopback(port)) {
-                break (port, listener);
-            }
-        };
-        let weather = Weather {
-            target,
-            ..Weather::default()
-        };
-        let state = Arc::new(State {
-            weather: watch::Sender::new(weather),
-            ..State::default()
-        });
+        let port = spare_port();
+        let listener = StdListener::bind(loopback(port)).expect("a free port");
+        let state = Arc::new(State::default());
         let served = state.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,11 +74,13 @@ impl Proxy {
                 .expect("a runtime");
             runtime.block_on(serve(listener, &served));
         });
-        Self {
+        let proxy = Self {
             port,
             state,
             thread: Some(thread),
-        }
+        };
+        proxy.lead_to(target);
+        proxy
     }
 
     pub fn url(&self) -> String {
@@ -105,10 +94,6 @@ impl Proxy {
     /// How many connections clients have made so far; one that was refused is none.
     pub fn made(&self) -> usize {
         self.state.made.load(Ordering::SeqCst)
-    }
-
-    pub fn open(&self) -> usize {
-        self.state.open.load(Ordering::SeqCst)
     }
 
     /// Lets all bytes take so much longer, each way, from now on.
@@ -232,12 +217,8 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
             _ = weather.changed() => {}
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
-                state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
-                connections.spawn(async move {
-                    pump::connect(client, number, cuts, &state).await;
-                    state.open.fetch_sub(1, Ordering::SeqCst);
-                });
+                connections.spawn(async move { pump::connect(client, number, cuts, &state).await });
             }
             Some(_) = connections.join_next() => {}
         }

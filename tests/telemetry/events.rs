@@ -91,7 +91,9 @@ pub(super) async fn shards(seen: &Seen) {
     }
     store.out(&["b"]);
     limiter.try_acquire("b").await.expect_err("it is out");
+    limiter.try_acquire("a").await.expect("another shard");
     figures.assert_numbers("store_out{policy=ten} 1");
+    assert_eq!(limiter.health().shards_out(), 1);
     drop(limiter);
     // Its probes end.
     sleep(SECOND * 5).await;

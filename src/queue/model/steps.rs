@@ -220,9 +220,6 @@ impl World {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
                     process.queue.failed(number, &lost(), now, &mut woken);
-                    if setup.fault == "repeats-no-failed-call" {
-                        process.queue.stage = Stage::Idle;
-                    }
                 }
             }
             Step::Refuse(p, is_out) => {
@@ -409,11 +406,10 @@ impl World {
     fn depart(&mut self, setup: &Setup, nth: usize, bound: Option<Instant>, turn: &Turn) {
         let (at, p) = (self.store_now(), setup.requests[nth].0);
         let within = turn.recorded - GUARD..=turn.recorded;
-        let is_in_time = within.contains(&at) || setup.fault == "records-no-guard";
         for _ in 0..setup.cost(nth) {
             let mut granted = self.granted.iter();
             match granted.position(|unit| *unit == (p, turn.recorded)) {
-                Some(place) if is_in_time => _ = self.granted.swap_remove(place),
+                Some(place) if within.contains(&at) => _ = self.granted.swap_remove(place),
                 _ => self.broken = Some(Claim::InTurn),
             }
             self.departed.push(self.tick);
@@ -451,7 +447,7 @@ impl World {
         let asked =
             (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros, woken);
         let strict = setup.is_strict.then(|| Strict {
-            known: process.known.map(known),
+            known: process.known,
             clock_was_set: false,
         });
         let take = Take {
@@ -472,19 +468,12 @@ impl World {
     fn execute(&mut self, setup: &Setup, p: usize, nth: usize) {
         let now = self.store_now();
         let Call {
-            mut take,
+            take,
             sent,
             is_late,
         } = self.processes[p].calls.remove(nth);
-        match setup.fault {
-            "settles-twice" => take.corrections.settlements.extend_from_within(..),
-            "takes-nothing-back" => take.corrections.lost = 0,
-            "records-no-guard" => take.guard = 0,
-            "reports-no-places" => take.holding.units = 0,
-            "ignores-numbers" => {
-                self.store.announced.iter_mut().for_each(|it| it.number = 0);
-            }
-            _ => {}
+        if setup.fault == "ignores-numbers" {
+            self.store.announced.iter_mut().for_each(|it| it.number = 0);
         }
         let mut announced = self.store.announced.iter();
         let is_first = announced.all(|it| it.process != take.process);
@@ -555,13 +544,12 @@ impl World {
             return;
         }
         if current == Some(number) {
-            process.known = taken.known.map(|it| (it.generation, it.version));
+            process.known = taken.known;
         }
         let turns = taken.grants.iter().map(|grant| {
-            let late = TICK * u32::from(setup.fault == "records-no-guard");
             let turn = Turn {
                 from: instant(grant.at),
-                until: instant(grant.recorded) + late,
+                until: instant(grant.recorded),
                 recorded: grant.recorded,
                 counters: setup.counters(),
                 units: Default::default(),
@@ -578,9 +566,6 @@ impl World {
             standing: Standing::default(),
         };
         process.queue.answer(number, &answer, now, woken);
-        if setup.fault == "skips-requests-that-joined-later" && taken.next_call == 0 {
-            process.queue.stage = Stage::Idle;
-        }
     }
 
     fn pause(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {

@@ -138,7 +138,7 @@ async fn a_server_that_is_down_is_tried_with_pauses_until_it_is_up() {
     let mut server = RedisServer::start();
     let proxy = Proxy::start(server.port());
     let servers = Servers::at(&proxy.url()).unwrap();
-    server.stop();
+    server.kill9();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(500) {
         let error = get(&servers).await.unwrap_err();
