@@ -31,7 +31,7 @@ const TIME: Duration = Duration::from_millis(250);
 const SOME: u32 = 64;
 const MOST_CPU: f64 = 0.12;
 
-/// Of the second table.
+/// The limits of the second table, and how many callers reach them.
 const MANY: usize = 512;
 const FEW_ROUNDS: usize = 3;
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];

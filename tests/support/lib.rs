@@ -13,7 +13,6 @@ pub mod ports;
 pub mod progress;
 pub mod proxy;
 pub mod redis_server;
-pub mod rights;
 pub mod sentinel;
 pub mod signal;
 pub mod spend;
