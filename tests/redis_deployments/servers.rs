@@ -171,7 +171,7 @@ async fn a_server_that_is_killed_affects_its_own_keys_until_its_replica_takes_ov
     let proxy = Proxy::start(cluster.servers[(primary + 1) % 6].port());
     let store = bounded(RedisStore::connect_cluster([proxy.url()])).await;
     let store = store.expect("a connection").timeout(Duration::from_secs(1));
-    let limiter = promises::limiter(&store);
+    let limiter = build(under(&["10/500ms"]).store(store.clone()));
     bounded(limiter.acquire(&*lost)).await.expect("a permit");
     cluster.servers[primary].kill9();
     let gone = bounded(limiter.try_acquire(&*lost)).await;

@@ -8,7 +8,6 @@ pub mod cluster;
 pub mod command_stats;
 pub mod errors;
 pub mod keyspace;
-pub mod load;
 pub mod ports;
 pub mod progress;
 pub mod proxy;
