@@ -116,21 +116,17 @@ async fn a_request_that_needs_two_units_is_not_starved() {
 async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
     let redis = RedisServer::start();
     on_each_store(&redis, async |limiter| {
-        for (cost, problem) in [
-            (
-                Cost::default(),
-                "the request names no cost in tokens, and the quota has no default cost",
-            ),
-            (
-                Cost::default().of("bytes", 1),
-                "the request names a cost in bytes, and the quotas count requests, tokens",
-            ),
-            (Cost::from(0).of("tokens", 0), "a cost of 0 is no request"),
-            (
-                Cost::default().of("tokens", 101),
-                "a cost of 101 tokens can never depart, as the quotas hold 100",
-            ),
-        ] {
+        let all = "the request names no cost in tokens, and the quota has no default cost
+the request names a cost in bytes, and the quotas count requests, tokens
+a cost of 0 is no request
+a cost of 101 tokens can never depart, as the quotas hold 100";
+        let bytes = Cost::default().of("bytes", 1);
+        let (none, many) = (
+            Cost::from(0).of("tokens", 0),
+            Cost::default().of("tokens", 101),
+        );
+        let costs = [Cost::default(), bytes, none, many];
+        for (cost, problem) in costs.into_iter().zip(all.lines()) {
             let error = limiter.acquire("a").cost(cost).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidCost);
             assert_eq!(error.to_string(), problem);

@@ -9,8 +9,7 @@
 
 use std::time::Duration;
 
-use support::cluster::Cluster;
-use support::keyspace;
+use support::cluster::{self, Cluster};
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
@@ -64,7 +63,7 @@ impl Contestant {
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {
     let single = [RedisServer::start()];
-    let one = [keyspace::start_cluster().await];
+    let one = [cluster::start_one().await];
     let three = Cluster::start_with(0);
     let without = RedisStore::connect(&single[0].url()).await?;
     let of_one = RedisStore::connect_cluster([one[0].url()]).await?;

@@ -125,8 +125,6 @@ enum Fault {
     ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
-    /// The answers are lost, as the process sees at once.
-    Fails,
     /// No reply comes.
     Silent,
     /// One call blocks its thread for a while.
@@ -203,7 +201,6 @@ impl Remote {
                 let error = StoreError::new("the value is unrecognized").no_outage();
                 return Reply::ready(Err(error));
             }
-            Fault::Fails => return Reply::ready(Err(lost())),
             Fault::Out => {
                 return Reply::pending(async move {
                     tokio::time::sleep(2 * half).await;

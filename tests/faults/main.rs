@@ -7,7 +7,6 @@
 //! FAULTS_MD=write cargo test -p tower-throttle-tests --test faults                     # writes the rows into src/docs/faults.md
 //! ```
 
-mod counted;
 mod fault;
 mod load;
 mod places;

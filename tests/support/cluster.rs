@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tower_throttle::store::RedisStore;
 
-use crate::errors::bounded;
+use crate::errors::{bounded, eventually};
 use crate::ports::spare_port;
 use crate::redis_server::{PATIENCE, RedisServer, wait_until};
 
@@ -140,4 +140,17 @@ fn ranges(nodes: &str) -> Vec<(i64, i64, u16)> {
         }
     }
     ranges
+}
+
+/// A cluster of one server, which refuses a command whose keys lie in several hash slots.
+pub async fn start_one() -> RedisServer {
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
+    let mut add = vec!["CLUSTER", "ADDSLOTS"];
+    add.extend(slots.iter().map(String::as_str));
+    server.command::<()>(&add);
+    let info = async || server.command::<String>(&["CLUSTER", "INFO"]);
+    let is_ok = async || info().await.contains("cluster_state:ok");
+    eventually("the cluster is up", is_ok).await;
+    server
 }

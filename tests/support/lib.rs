@@ -7,7 +7,6 @@ pub mod child;
 pub mod cluster;
 pub mod command_stats;
 pub mod errors;
-pub mod keyspace;
 pub mod ports;
 pub mod progress;
 pub mod proxy;

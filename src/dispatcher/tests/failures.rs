@@ -43,7 +43,7 @@ impl Remote {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
-    for fault in [Fault::Fails, Fault::Panics] {
+    for fault in [Fault::Reply, Fault::Panics] {
         let (store, handle) = served(plan("10/s"));
         depart(&handle, 1).await.unwrap();
         store.set(fault);

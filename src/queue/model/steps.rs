@@ -446,7 +446,7 @@ impl World {
         let number = process.number;
         let asked =
             (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros, woken);
-        let strict = setup.is_strict.then(|| Strict {
+        let strict = setup.is_strict.then_some(Strict {
             known: process.known,
             clock_was_set: false,
         });

@@ -8,7 +8,6 @@
 
 mod kept;
 mod load;
-mod memory;
 mod phase;
 
 use std::env;

@@ -1,19 +1,19 @@
 //! [`Phases`]: load, while things befall at random, and then rest: what is left, and the judgment of what has departed.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use support::child::now;
+use support::child::{self, now};
+use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
-use support::{child, keyspace};
 
 use super::kept::{Kept, LONGEST, SETS};
 use super::load::Rest;
-use super::memory::{LONG, grows, medians, resident};
 use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 
@@ -179,7 +179,7 @@ impl Phases {
             tally.assert_accounts(number, self.kept.count(number));
         }
         assert_eq!(self.kept.judge(self.set), [""; 0]);
-        keyspace::assert_all_expire(&self.stage.servers[0]);
+        assert_all_expire(&self.stage.servers[0]);
         self.assert_none_outlives();
     }
     /// Requests may still be on their way.
@@ -207,4 +207,50 @@ impl Phases {
             .is_some_and(|it| it.0 > (3 * LONGEST + COMMANDED) * 5 / 4);
         assert!(!is_kept, "a key is kept for long: {longest:?}");
     }
+}
+
+/// Looks in one step, so that no key expires in between.
+fn assert_all_expire(server: &RedisServer) {
+    const EVERLASTING: &str = "local found = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+          local left = redis.call('PTTL', key)
+          if left < 0 then found[#found + 1] = key .. ' ' .. left end
+        end
+        return found";
+    let found: Vec<String> = server.command(&["EVAL", EVERLASTING, "0"]);
+    assert!(found.is_empty(), "without an expiry: {found:?}");
+}
+
+/// So many samples, one per second, tell something: half of them, and more, are warming up.
+const LEAST: usize = 120;
+
+/// A run of this length has enough samples of each process that lives through it.
+const LONG: Duration = Duration::from_secs(240);
+
+/// The median of the last quarter may exceed that of the second by a tenth and this, for the allocator.
+const SLACK: u64 = 4 << 20;
+
+/// The medians of the second quarter and of the last; `None` where there is too little.
+fn medians(samples: &[u64]) -> Option<[u64; 2]> {
+    let quarter = samples.len() / 4;
+    let median = |from: usize| {
+        let mut samples = samples[from * quarter..(from + 1) * quarter].to_vec();
+        samples.sort_unstable();
+        samples[quarter / 2]
+    };
+    (samples.len() >= LEAST).then(|| [1, 3].map(median))
+}
+
+fn grows([early, late]: [u64; 2]) -> bool {
+    late > early + early / 10 + SLACK
+}
+
+/// The resident memory of a process on Linux, in bytes.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    let kilobytes = kilobytes.expect("kilobytes").parse::<u64>();
+    kilobytes.expect("a number") << 10
 }

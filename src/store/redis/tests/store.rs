@@ -28,7 +28,7 @@ fn set(connection: &mut redis::Connection, name: &str, value: &[u8]) {
 
 #[tokio::test]
 async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
-    let server = support::keyspace::start_cluster().await;
+    let server = support::cluster::start_one().await;
     let store = store(&server);
     let (policy, take) = (policy("1/m"), Operation::Take(Take::one(Mode::Try, 1)));
     let calls = (0..20).map(|nth| Call::new(&Key::new(format!("key-{nth}")), &policy, &take));
