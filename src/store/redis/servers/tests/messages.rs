@@ -34,8 +34,7 @@ async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Nud
 
 #[tokio::test]
 async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
-    let mut server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (mut server, _proxy, servers) = proxied();
     let (subscription, mut messages) = subscribe(&servers);
     is_delivered(&server, &mut messages).await;
     server.restart();
@@ -50,8 +49,7 @@ async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
 
 #[test]
 fn a_subscription_is_resumed_on_another_runtime() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (server, _proxy, servers) = proxied();
     // There is no runtime yet.
     let (subscription, mut messages) = subscribe(&servers);
     for runtime in [start_runtime(), start_runtime()] {
