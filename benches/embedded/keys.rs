@@ -73,7 +73,7 @@ pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
             bytes,
         ]);
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

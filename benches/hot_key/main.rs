@@ -18,8 +18,8 @@ use support::redis_server::RedisServer;
 use tower_throttle::Quota;
 use tower_throttle::key::Key;
 use tower_throttle_benches::{
-    Contestant, Departures, Load, Meter, Output, Rounds, Table, begin, count, figure, load,
-    measure, ratio, text, turns,
+    Contestant, Departures, Load, Meter, Output, Rounds, Table, count, figure, load, measure,
+    ratio, text, turns,
 };
 
 /// Limits of the first table.
@@ -57,7 +57,7 @@ async fn permits(server: &RedisServer, output: &mut Output) -> anyhow::Result<()
          us of Redis CPU per permit | bytes per permit",
     );
     for callers in CALLERS {
-        begin(&format!("{callers} callers"));
+        eprintln!("{callers} callers");
         let [mut rate, mut calls, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
         for (_, place) in turns(ROUNDS, all.len()) {
             let mark = meter.mark().await?;
@@ -89,7 +89,7 @@ async fn permits(server: &RedisServer, output: &mut Output) -> anyhow::Result<()
         }
     }
     departures.check(&RATE)?;
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
@@ -135,7 +135,7 @@ async fn decisions(server: &RedisServer, output: &mut Output) -> anyhow::Result<
         "N per second | limiter | decisions per s | ours relative to this | of them permits",
     );
     for limit in LIMITS {
-        begin(&format!("{limit} per second"));
+        eprintln!("{limit} per second");
         let quota = Quota::per_second(limit);
         let all = Contestant::beside_peers(server, quota, |it| it).await?;
         let departures = Departures::default();
@@ -162,6 +162,6 @@ async fn decisions(server: &RedisServer, output: &mut Output) -> anyhow::Result<
         let claim = format!("hot key, {MANY} callers, N = {limit}, decisions to the best peer");
         output.at_least(claim, decisions.ratio_to_most(), LEAST_RATIO);
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }

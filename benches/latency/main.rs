@@ -17,8 +17,8 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 use tower_throttle_benches::{
-    Departures, Meter, Output, Peer, Rounds, Script, Table, begin, connect, figure, measure,
-    quantile, ratio, text, turns,
+    Departures, Meter, Output, Peer, Rounds, Script, Table, connect, figure, measure, quantile,
+    ratio, text, turns,
 };
 
 const ROUNDS: usize = 7;
@@ -67,7 +67,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let calls = output.count(CALLS) as usize;
     let [mut p50, mut p99, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
     for round in 0..=ROUNDS {
-        begin(&format!("round {round} of {ROUNDS}"));
+        eprintln!("round {round} of {ROUNDS}");
         let mut times = vec![Vec::with_capacity(calls); all.len()];
         for (_, place) in turns(calls, all.len()) {
             let start = Instant::now();
@@ -114,7 +114,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             ours.departures.check(&ours.quota)?;
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

@@ -59,8 +59,3 @@ pub fn measure_into(
     output.finish();
     Ok(())
 }
-
-/// Reports the current part on stderr.
-pub fn begin(part: &str) {
-    eprintln!("{part}");
-}

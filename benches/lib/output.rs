@@ -15,7 +15,7 @@ pub struct Options {
     bench: bool,
 }
 
-/// Prints tables as they are ready, and the bounds at the end.
+/// Prints the bounds at the end.
 pub struct Output {
     options: Options,
     bounds: Vec<String>,
@@ -72,10 +72,6 @@ impl Output {
 
     fn divisor(&self) -> u32 {
         if self.options.quick { QUICK } else { 1 }
-    }
-
-    pub fn table(&self, table: &Table) {
-        println!("{table}");
     }
 
     pub fn at_most(&mut self, claim: impl fmt::Display, value: f64, most: f64) {

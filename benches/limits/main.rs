@@ -20,8 +20,8 @@ use tokio::time::sleep;
 use tower_throttle::key::Key;
 use tower_throttle::{Decision, Limiter, Permit, Quota};
 use tower_throttle_benches::{
-    Departures, Meter, Output, Rounds, Table, Traffic, begin, count, figure, fill, measure, ratio,
-    store, text, turns,
+    Departures, Meter, Output, Rounds, Table, Traffic, count, figure, fill, measure, ratio, store,
+    text, turns,
 };
 
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];
@@ -49,10 +49,10 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     for limit in LIMITS {
         keys.push(Keys::new(&server, Quota::new(limit, window)).await?);
     }
-    begin("filling the logs");
+    eprintln!("filling the logs");
     let start = Instant::now();
     let departures = try_join_all(keys.iter().map(|keys| keys.fill(start))).await?;
-    begin("limits in turns");
+    eprintln!("limits in turns");
     let [mut takes, mut waits] = Rounds::several(LIMITS.len());
     for (_, place) in turns(usize::MAX, LIMITS.len()) {
         // No departure has expired until then.
@@ -78,7 +78,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     for (keys, departures) in keys.iter().zip(departures) {
         departures.iter().try_for_each(|it| it.check(&keys.quota))?;
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

@@ -13,8 +13,8 @@ use support::redis_server::RedisServer;
 use tower_throttle::Quota;
 use tower_throttle::key::Key;
 use tower_throttle_benches::{
-    Contestant, Departures, Meter, Output, Recorded, Rounds, Table, begin, count, figure, measure,
-    ratio, text, turns,
+    Contestant, Departures, Meter, Output, Recorded, Rounds, Table, count, figure, measure, ratio,
+    text, turns,
 };
 
 const USERS: u32 = 500_000;
@@ -35,7 +35,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let all = Contestant::beside_peers(&server, RATE, |it| it.denial_cache(0)).await?;
     let [mut rate, mut permits, mut calls, mut script, mut bytes] = Rounds::several(all.len());
     for (round, place) in turns(ROUNDS, all.len()) {
-        begin(all[place].name());
+        eprintln!("{}", all[place].name());
         server.command::<()>(&["FLUSHALL", "SYNC"]);
         // A limiter keeps nothing about the users of an earlier round.
         let users = Arc::new((0..USERS).map(|user| recorded(round, user)).collect());
@@ -69,7 +69,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             figure(bytes.median(place)),
         ]);
     }
-    output.table(&table);
+    println!("{table}");
     let claim = "many keys, 512 callers, decisions to the best peer";
     output.at_least(claim, rate.ratio_to_most(), LEAST_RATIO);
     Ok(())

@@ -16,7 +16,7 @@ use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::{Output, Table, begin, count, figure, fill, measure, store, text};
+use tower_throttle_benches::{Output, Table, count, figure, fill, measure, store, text};
 
 const USERS: u64 = 100;
 /// User numbers have six digits.
@@ -57,7 +57,7 @@ async fn users(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> 
         "state | value | MEMORY USAGE",
     );
     for (state, algorithm, requests) in algorithms {
-        begin(state);
+        eprintln!("{state}");
         let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
         let limiter = Limiter::builder().store(store(server).await?).quota(quota);
         let limiter = limiter.build()?;
@@ -76,7 +76,7 @@ async fn users(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> 
             output.at_most(claim, value, MOST_BYTES_OF_USER);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
@@ -85,7 +85,7 @@ async fn logs(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
         "bytes of a full log",
         "N | value | MEMORY USAGE | per request",
     );
-    begin("filling logs");
+    eprintln!("filling logs");
     server.command::<()>(&["FLUSHALL", "SYNC"]);
     let store = store(server).await?;
     try_join_all(LIMITS.map(|limit| fill_log(&store, limit))).await?;
@@ -99,7 +99,7 @@ async fn logs(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
             output.at_most(claim, value, MOST_BYTES_OF_LOG);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

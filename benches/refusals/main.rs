@@ -23,7 +23,7 @@ use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Meter, Output, Peer, Rounds, Table, begin, count, measure, ratio, store, text, turns,
+    Meter, Output, Peer, Rounds, Table, count, measure, ratio, store, text, turns,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -50,7 +50,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         ensure!(granted == 1, "{}: {granted} granted", limiter.name);
     }
     let [mut rate, mut calls] = Rounds::several(all.len());
-    begin("refusals");
+    eprintln!("refusals");
     for (_, place) in turns(ROUNDS, all.len()) {
         let limiter = &mut all[place];
         let mark = meter.mark().await?;
@@ -82,7 +82,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             output.at_least(claim, to_this, LEAST_RATIO);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

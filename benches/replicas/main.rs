@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use futures_util::future::try_join_all;
-use tower_throttle_benches::{Options, Output, Table, begin, count, measure_into, ratio, text};
+use tower_throttle_benches::{Options, Output, Table, count, measure_into, ratio, text};
 
 use self::trial::{Limit, Replica, Report, Setup};
 
@@ -71,7 +71,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     );
     let (first, others) = ROWS.split_at(1);
     for (rows, what) in [(first, "row 1"), (others, "rows 2 to 4 at the same time")] {
-        begin(what);
+        eprintln!("{what}");
         let trials = rows.iter().enumerate().map(async |(place, row)| {
             tokio::time::sleep(APART * place as u32).await;
             row.run(output).await
@@ -98,7 +98,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             output.at_most(claim("failed requests"), report.failed as f64, 0.0);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

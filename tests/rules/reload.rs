@@ -134,25 +134,6 @@ async fn granted(limiter: &Limiter) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_holds_over_other_quotas_and_while_the_rule_is_gone() {
-    for quota_at_last in [5, 6] {
-        let limiter = limiter([per_hour("all", 4)]);
-        let until = Instant::now() + SECOND * 60;
-        limiter.pause("a", until).await.expect("a pause");
-        reload(&limiter, [per_hour("all", 5)]);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [per_hour("all", quota_at_last)]);
-        assert_eq!(granted(&limiter).await, 0, "it is paused");
-        sleep(SECOND * 61).await;
-        assert_eq!(granted(&limiter).await, quota_at_last as usize);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [per_hour("all", quota_at_last)]);
-        assert_eq!(granted(&limiter).await, 0, "its departures count");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn departures_by_a_share_count_after_outages_were_denied_and_the_rule_was_gone() {
     let denied = || per_hour("all", 4);
     let store = FailingStore::new(MemoryStore::new());
@@ -261,7 +242,6 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_clock_that_one_rule_reads_quarantines_the_keys_of_all() {
-    const HOUR: Duration = Duration::from_secs(3_600);
     for is_set_back in [true, false] {
         let clock = ManualClock::running();
         let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));

@@ -12,7 +12,7 @@ use support::child::{self, now};
 use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
 
-use super::kept::{Kept, LONGEST, SETS};
+use super::kept::{Kept, SETS};
 use super::load::Rest;
 use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
@@ -156,12 +156,6 @@ fn note(what: &str) {
 /// How long a process may take until it is at rest.
 const RESTING: Duration = Duration::from_secs(50);
 
-/// How long the last command for a key is remembered.
-const COMMANDED: Duration = Duration::from_secs(60);
-
-/// The mark that strict recovery keeps.
-const CREATED: &str = "throttle:created";
-
 impl Phases {
     /// Stops the load, and looks for what is left.
     fn rest(&mut self) {
@@ -180,7 +174,6 @@ impl Phases {
         }
         assert_eq!(self.kept.judge(self.set), [""; 0]);
         assert_all_expire(&self.stage.servers[0]);
-        self.assert_none_outlives();
     }
     /// Requests may still be on their way.
     fn wait_for(&mut self, number: usize, departed: u64) {
@@ -188,24 +181,6 @@ impl Phases {
         while self.kept.count(number) < departed && Instant::now() < deadline {
             self.collect(MS * 5);
         }
-    }
-
-    /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
-    fn assert_none_outlives(&self) {
-        let server = &self.stage.servers[0];
-        let names: Vec<String> = server.command(&["KEYS", "*"]);
-        let lifetimes = names
-            .into_iter()
-            .filter(|name| *name != CREATED)
-            .map(|name| {
-                let millis: i64 = server.command(&["PTTL", &name]);
-                (Duration::from_millis(millis.unsigned_abs()), name)
-            });
-        let longest = lifetimes.max();
-        let is_kept = longest
-            .as_ref()
-            .is_some_and(|it| it.0 > (3 * LONGEST + COMMANDED) * 5 / 4);
-        assert!(!is_kept, "a key is kept for long: {longest:?}");
     }
 }
 
