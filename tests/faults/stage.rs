@@ -34,7 +34,7 @@ pub(crate) struct Stage {
     pub(crate) processes: Vec<Option<Process>>,
     /// Threads of a fault, which end when it is healed.
     pub(crate) beside: Vec<JoinHandle<()>>,
-    upstream: Upstream,
+    pub(crate) upstream: Upstream,
     test: &'static str,
     script: String,
     /// How many processes there have ever been.
@@ -150,10 +150,6 @@ impl Stage {
     pub(crate) fn living(&self) -> Vec<usize> {
         let living = self.processes.iter().flatten();
         living.map(|it| it.number).collect()
-    }
-
-    pub(crate) fn upstream(&self) -> &Upstream {
-        &self.upstream
     }
 
     /// Starts the load: a test in each process, with a script.

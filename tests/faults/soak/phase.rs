@@ -126,7 +126,7 @@ impl Phases {
                     samples.push(resident(process.child.pid()));
                 }
             }
-            self.kept.depart(self.stage.upstream().take());
+            self.kept.depart(self.stage.upstream.take());
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
