@@ -94,7 +94,7 @@ async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsiz
 /// Returns the row of the table.
 pub(crate) fn run(places: &'static Places) -> String {
     let mut stage = (places.fault.stage)();
-    stage.play("places_process", places.name);
+    stage.play("places", places.name);
     let all = |arrivals: &[Arrival]| most_at_once(&works(arrivals, &[], now()).0) == LIMIT;
     assert!(stage.upstream.wait_for(PATIENCE, all), "no load");
     let before = stage.living();

@@ -35,7 +35,7 @@ pub(crate) struct Stage {
     /// Threads of a fault, which end when it is healed.
     pub(crate) beside: Vec<JoinHandle<()>>,
     pub(crate) upstream: Upstream,
-    test: &'static str,
+    load: &'static str,
     script: String,
     /// How many processes there have ever been.
     numbers: usize,
@@ -44,6 +44,7 @@ pub(crate) struct Stage {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) number: usize,
+    pub(crate) load: String,
     pub(crate) upstream: PathBuf,
     pub(crate) redis: String,
     pub(crate) script: String,
@@ -92,7 +93,7 @@ impl Stage {
             processes: Vec::new(),
             beside: Vec::new(),
             upstream: Upstream::start(),
-            test: "",
+            load: "",
             script: String::new(),
             numbers: 0,
         }
@@ -152,9 +153,9 @@ impl Stage {
         living.map(|it| it.number).collect()
     }
 
-    /// Starts the load: a test in each process, with a script.
-    pub(crate) fn play(&mut self, test: &'static str, script: &str) {
-        self.test = test;
+    /// Starts a load in each process, with a script.
+    pub(crate) fn play(&mut self, load: &'static str, script: &str) {
+        self.load = load;
         script.clone_into(&mut self.script);
         for place in 0..PROCESSES {
             let process = self.spawn(place);
@@ -172,11 +173,12 @@ impl Stage {
         self.numbers += 1;
         let part = Part {
             number,
+            load: self.load.to_owned(),
             upstream: self.upstream.path(),
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn(self.test, &child::text(&part));
+        let child = child::spawn("process", &child::text(&part));
         Process { child, number }
     }
 

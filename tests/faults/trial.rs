@@ -23,7 +23,7 @@ const CALLS_PER_SECOND: f64 = 10.0;
 /// row of the table.
 pub(crate) fn run(fault: &'static Fault) -> String {
     let mut stage = (fault.stage)();
-    stage.play("process", fault.name);
+    stage.play("rates", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
     assert!(stage.upstream.wait_for(PATIENCE, warm), "no load");
 

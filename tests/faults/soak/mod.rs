@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::Stage;
 use crate::table;
+pub(crate) use load::play;
 use phase::Phases;
 use support::child;
 use support::redis_server::RedisServer;
@@ -35,13 +36,6 @@ fn a_phase_of_each_kind_breaks_nothing() {
     run(Duration::ZERO, phase, vec!["FLUSHALL"], rand::random());
 }
 
-#[test]
-#[ignore = "started by another test as a process of its own"]
-fn process() {
-    let Some(role) = child::role() else { return };
-    load::play(&child::parse(&role));
-}
-
 fn number<T: std::str::FromStr>(variable: &str) -> Option<T> {
     let text = env::var(variable).ok()?;
     let number = text.parse().ok();
@@ -58,7 +52,7 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     };
     let mut stage = Stage::with(vec![server(), server()]);
     stage.replicate(1, 0);
-    stage.play("soak::process", &seed.to_string());
+    stage.play("soak", &seed.to_string());
     let (mut phases, start) = (Phases::new(befalls, stage, seed), Instant::now());
     while phases.count < 2 || start.elapsed() < length {
         phases.next(phase);
