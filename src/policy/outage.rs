@@ -192,10 +192,8 @@ mod tests {
     use super::*;
 
     fn fallback(outage: Outage, quotas: &str) -> Result<String, String> {
-        let parts = PolicyParts {
-            outage,
-            ..PolicyParts::of(quotas)
-        };
+        let mut parts = PolicyParts::of(quotas);
+        parts.outage = outage;
         parts.clone().build().map_err(|error| error.to_string())?;
         let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();

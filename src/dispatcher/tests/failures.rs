@@ -186,10 +186,8 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
-    let strict = PolicyParts {
-        recovery: Recovery::Strict,
-        ..PolicyParts::of("10/m")
-    };
+    let mut strict = PolicyParts::of("10/m");
+    strict.recovery = Recovery::Strict;
     let plan = strict.plan().unwrap();
     let (store, handle) = served(with_fallback(plan.clone(), plan));
     // The store may have lost what was there before: its key is in quarantine.
