@@ -165,24 +165,20 @@ async fn requests_that_wait_while_the_units_change_keep_what_they_cost() {
     let limiter = limiter(60 * SECOND, 1, 100, FailingStore::new(MemoryStore::new()));
     depart(&limiter, 10).await;
     let waits = |tokens| tokio::spawn(limiter.acquire("a").cost_of("tokens", tokens));
-    let change = async |unit, default| {
+    let change = async |other: Quota| {
         sleep(SECOND / 5).await;
-        let other = Quota::per_minute(20).unit(unit);
-        let other = match default {
-            true => other.default_cost(2),
-            false => other,
-        };
         let quotas = [Quota::per_minute(100).unit("tokens"), other];
         limiter.set_quotas(quotas).unwrap();
     };
     let both = waits(30);
-    change("images", true).await;
+    let other = |unit| Quota::per_minute(20).unit(unit);
+    change(other("images").default_cost(2)).await;
     let charge = soon(both).await.unwrap().unwrap().into_charge();
     assert_eq!(charge.cost_of("tokens"), Some(30));
     assert_eq!(charge.cost_of("images"), Some(2));
 
     let waits = waits(90);
-    change("bytes", false).await;
+    change(other("bytes")).await;
     assert_eq!(
         soon(waits).await.unwrap().unwrap_err().to_string(),
         "the request names no cost in bytes, and the quota has no default cost"

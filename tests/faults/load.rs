@@ -72,7 +72,7 @@ pub(crate) fn play(part: &Part) {
         let told = tokio::task::spawn_blocking(child::hear);
         assert_eq!(told.await.expect("a line"), "stop");
         load.end(&mut callers).await;
-        child::say(child::text(&*load.tally));
+        child::say(&*load.tally);
     });
 }
 

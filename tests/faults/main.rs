@@ -99,8 +99,9 @@ fn the_documentation_has_a_row_for_each_fault_and_no_others() {
 #[test]
 #[ignore = "started by another test as a process of its own"]
 fn process() {
-    let Some(role) = child::role() else { return };
-    let part: Part = child::parse(&role);
+    let Some(part) = child::role::<Part>() else {
+        return;
+    };
     match &*part.load {
         "rates" => load::play(&part),
         "places" => places::play(&part),

@@ -178,7 +178,7 @@ impl Stage {
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn("process", &child::text(&part));
+        let child = child::spawn("process", &part);
         Process { child, number }
     }
 
@@ -188,10 +188,9 @@ impl Stage {
         for process in &mut processes {
             process.child.tell("stop");
         }
-        let said = processes.into_iter().map(|Process { child, number }| {
-            let said = child.finish(PATIENCE * 2);
-            (number, child::parse(&said))
-        });
+        let said = processes
+            .into_iter()
+            .map(|Process { child, number }| (number, child.finish(PATIENCE * 2)));
         let said = said.collect();
         self.join_beside();
         said

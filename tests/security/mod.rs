@@ -29,7 +29,7 @@ async fn false_nudges_and_other_messages_change_nothing() {
     let (mut connection, mut received) = (connection.expect("a connection"), 0);
     let flood = async {
         let long = "x".repeat(100_000);
-        let odd = [&b"a"[..], b"", b"b", &[0xff, 0, 0x80], b"a\r\nPING"];
+        let odd = [&b"a"[..], b"", &[0xff, 0, 0x80], &[0xff; 20], b"a\r\nPING"];
         for message in odd.into_iter().chain([long.as_bytes()]).cycle() {
             let publish = redis::cmd("PUBLISH").arg(CHANNEL).arg(message).clone();
             let count = publish.query_async::<u64>(&mut connection).await;

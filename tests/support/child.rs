@@ -30,11 +30,12 @@ pub struct Child {
 
 /// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]. Its other
 /// output is dropped, except stderr.
-pub fn spawn(test: &str, role: &str) -> Child {
+pub fn spawn(test: &str, role: &impl Serialize) -> Child {
+    let role = text(role);
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
         .args([test, "--exact", "--ignored", "--nocapture"])
-        .env(ROLE, role)
+        .env(ROLE, &role)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -69,21 +70,22 @@ impl Child {
         writeln!(self.stdin, "{line}").expect("a child that still runs");
     }
 
-    /// The next line that the child says; panics if it takes longer or ends without one.
-    pub fn next_line(&self, within: Duration) -> String {
-        self.lines.recv_timeout(within).unwrap_or_else(|error| {
-            panic!("no line from {}: {error}", self.name);
-        })
+    /// The next value that the child says; panics if it takes longer or ends without one.
+    pub fn next<T: DeserializeOwned>(&self, within: Duration) -> T {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => parse(&line),
+            Err(error) => panic!("no line from {}: {error}", self.name),
+        }
     }
 
-    /// The last line that the child says, once it has ended. Panics if it takes longer, fails, or says more.
-    pub fn finish(mut self, within: Duration) -> String {
-        let last = self.next_line(within);
+    /// The last value that the child says, once it has ended. Panics if it takes longer, fails, or says more.
+    pub fn finish<T: DeserializeOwned>(mut self, within: Duration) -> T {
+        let last = self.next(within);
         let end = self.lines.recv_timeout(within);
         assert_eq!(end, Err(RecvTimeoutError::Disconnected), "{}", self.name);
         // Its stdout is closed, so it is about to be gone.
         let status = self.process.wait().expect("our own child");
-        assert!(status.success(), "{}: {status}; said {last:?}", self.name);
+        assert!(status.success(), "{}: {status}", self.name);
         last
     }
 }
@@ -98,23 +100,23 @@ impl Drop for Child {
 /// In a process that [`spawn`] started: the role it was given. Elsewhere `None`.
 ///
 /// Call it first. From then on the process ends when the one that started it does.
-pub fn role() -> Option<String> {
+pub fn role<T: DeserializeOwned>() -> Option<T> {
     let role = env::var(ROLE).ok()?;
     heard();
-    Some(role)
+    Some(parse(&role))
 }
 
-/// A value as one line, for [`parse`] in another process.
-pub fn text(value: &impl Serialize) -> String {
+fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a value that JSON has")
 }
 
-pub fn parse<T: DeserializeOwned>(text: &str) -> T {
+fn parse<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// In a child: one line to the process that started it.
-pub fn say(line: impl Display) {
+/// In a child: one value to the process that started it.
+pub fn say(value: &impl Serialize) {
+    let line = text(value);
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{MARK}{line}").expect("a parent that still runs");
     stdout.flush().expect("a parent that still runs");

@@ -32,18 +32,15 @@ impl Cluster {
         let mut buses = Vec::new();
         let servers: Vec<_> = (0..3 * (1 + replicas))
             .map(|_| {
-                let bus = spare_port().to_string();
-                let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-                let timeout = ["--cluster-node-timeout", NODE_TIMEOUT];
-                // A replica takes over however long it has not heard from its primary.
-                let validity = ["--cluster-replica-validity-factor", "0"];
-                // The other servers serve their slots.
-                let coverage = ["--cluster-require-full-coverage", "no"];
-                let quick = ["--repl-diskless-sync-delay", "0"];
-                let words = [&words[..], &timeout, &validity, &coverage, &quick];
-                let server = RedisServer::start_with(&words.concat());
+                let bus = spare_port();
                 buses.push(bus);
-                server
+                // A replica takes over however long it has not heard from its primary, and the other servers serve their slots.
+                let words = format!(
+                    "--cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT} \
+                     --cluster-replica-validity-factor 0 --cluster-require-full-coverage no \
+                     --repl-diskless-sync-delay 0"
+                );
+                RedisServer::start_with(&words.split(' ').collect::<Vec<_>>())
             })
             .collect();
         let addresses = servers.iter().zip(buses);

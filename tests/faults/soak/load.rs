@@ -64,9 +64,9 @@ pub(crate) fn play(part: &Part) {
             ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();
-                child::say(child::text(&(rest, &*process.load.tally)));
+                child::say(&(rest, &*process.load.tally));
             }
-            ("stop", _) => return child::say(child::text(&*process.load.tally)),
+            ("stop", _) => return child::say(&*process.load.tally),
             _ => panic!("what is {line:?}"),
         }
     }

@@ -17,9 +17,8 @@ use crate::stage::Stage;
 use crate::table;
 pub(crate) use load::play;
 use phase::Phases;
-use support::child;
 use support::redis_server::RedisServer;
-use support::tally::Tally;
+use support::tally::{Count, Tally};
 
 #[test]
 #[ignore = "runs for minutes: scripts/soak MINUTES"]
@@ -61,6 +60,8 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
     let (elapsed, count) = (start.elapsed(), phases.count);
-    println!("{elapsed:.0?}, {count} phases, {}", child::text(&tally));
+    let counts = [Count::Asked, Count::Departed, Count::Out, Count::Calls];
+    let counts = counts.map(|it| (it, tally.of(it)));
+    println!("{elapsed:.0?}, {count} phases, {counts:?}");
     phases.assert_no_growth(elapsed);
 }

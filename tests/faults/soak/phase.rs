@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use support::child::{self, now};
+use support::child::now;
 use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
 
@@ -165,8 +165,8 @@ impl Phases {
             let Some(process) = &self.stage.processes[place] else {
                 continue;
             };
-            let line = process.child.next_line(RESTING);
-            let (number, (rest, tally)) = (process.number, child::parse::<(Rest, Tally)>(&line));
+            let (rest, tally): (Rest, Tally) = process.child.next(RESTING);
+            let number = process.number;
             let is_at_rest = rest.is_at_rest() && !rest.is_out;
             assert!(is_at_rest, "process {number} is not at rest: {rest:?}");
             self.wait_for(number, tally.of(Count::Departed));
