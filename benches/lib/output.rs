@@ -50,9 +50,6 @@ fn number(value: f64, places: usize) -> String {
     }
 }
 
-/// Divisor of times and counts with `--quick`.
-const QUICK: u32 = 10;
-
 impl Output {
     pub fn new(options: Options) -> Self {
         Self {
@@ -71,7 +68,7 @@ impl Output {
     }
 
     fn divisor(&self) -> u32 {
-        if self.options.quick { QUICK } else { 1 }
+        if self.options.quick { 10 } else { 1 }
     }
 
     pub fn at_most(&mut self, claim: impl fmt::Display, value: f64, most: f64) {

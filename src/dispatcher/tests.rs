@@ -83,11 +83,13 @@ fn new_runtime() -> tokio::runtime::Runtime {
 
 fn runtime(is_paused: bool) -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime
-        .enable_all()
-        .start_paused(is_paused)
-        .build()
-        .unwrap()
+    runtime.enable_all().start_paused(is_paused);
+    runtime.build().unwrap()
+}
+
+fn threads(count: usize) -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(count).enable_all().build().unwrap()
 }
 /// A store behind a network: each call takes a round trip, and some fail.
 #[derive(Debug, Default)]
