@@ -29,7 +29,7 @@ pub struct Proxy {
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
-    fuse: Mutex<Option<Fuse>>,
+    inspector: Mutex<Option<Inspector>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
     obeyed: AtomicUsize,
@@ -54,11 +54,8 @@ struct Weather {
     is_over: bool,
 }
 
-/// For the next request with these bytes: after how many bytes its reply is cut.
-struct Fuse {
-    request: Vec<u8>,
-    after: usize,
-}
+/// Sees all requests before the server, and returns after how many bytes the reply is cut.
+type Inspector = Box<dyn FnMut(&[u8]) -> Option<usize> + Send>;
 
 impl Proxy {
     /// A proxy on a port of its own, before the server on this port of loopback.
@@ -146,8 +143,15 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        let request = request.to_vec();
-        *self.state.fuse.lock().expect("no panic") = Some(Fuse { request, after });
+        let mut request = Some(request.to_vec());
+        let is_in = |bytes: &[u8], it: &[u8]| bytes.windows(it.len()).any(|some| some == it);
+        self.inspect(move |bytes| request.take_if(|it| is_in(bytes, it)).map(|_| after));
+    }
+
+    /// Shows all requests to this from now on, before the server has them.
+    /// It may cut replies as [`cut_reply`](Self::cut_reply) does.
+    pub fn inspect(&self, inspector: impl FnMut(&[u8]) -> Option<usize> + Send + 'static) {
+        *self.state.inspector.lock().expect("no panic") = Some(Box::new(inspector));
     }
 
     /// How many replies were cut.

@@ -207,9 +207,8 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
+        if self.process.is_some() {
+            self.kill9();
         }
     }
 }

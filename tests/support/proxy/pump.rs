@@ -55,7 +55,7 @@ impl Connection<'_> {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
         let requests = self.flow(from_client, to_server, |bytes| {
-            self.light(bytes);
+            self.inspect(bytes);
             true
         });
         let replies = async {
@@ -108,12 +108,11 @@ impl Connection<'_> {
         read.and(written)
     }
 
-    /// Cuts the reply to these bytes, if that is their turn.
-    fn light(&self, bytes: &[u8]) {
-        let mut slot = self.state.fuse.lock().expect("no panic");
-        let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
-        if let Some(fuse) = slot.take_if(|fuse| lights(&fuse.request)) {
-            *self.lit() = Some(fuse.after);
+    /// Cuts the reply to these bytes, if the inspector says so.
+    fn inspect(&self, bytes: &[u8]) {
+        let mut inspector = self.state.inspector.lock().expect("no panic");
+        if let Some(after) = inspector.as_mut().and_then(|it| it(bytes)) {
+            *self.lit() = Some(after);
         }
     }
 
