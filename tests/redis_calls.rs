@@ -24,12 +24,8 @@ async fn observed(server: &RedisServer, work: impl Future<Output = ()>) -> [Vec<
     let lines = monitor.expect("a connection").into_on_message::<String>();
     work.await;
     server.command::<String>(&["ECHO", END]);
-    let lines: Vec<_> = bounded(
-        lines
-            .take_while(|line| ready(!line.contains(END)))
-            .collect(),
-    )
-    .await;
+    let lines = lines.take_while(|line| ready(!line.contains(END)));
+    let lines: Vec<_> = bounded(lines.collect()).await;
     // `1700000000.123456 [0 127.0.0.1:5555] "evalsha" "6b1b…" "0"`, and `[0 lua]` for scripts.
     let name = |line: &String| line.split('"').nth(1).expect("a name").to_ascii_lowercase();
     let (scripted, sent): (Vec<_>, Vec<_>) = lines.iter().partition(|it| it.contains(" lua] "));

@@ -9,8 +9,7 @@ use super::*;
 use crate::Quota;
 use crate::acquire::Acquire;
 use crate::key::Key;
-use crate::policy::Recovery;
-use crate::policy::{Plan, PolicyParts};
+use crate::policy::{Plan, PolicyParts, Recovery};
 use crate::priority::Rank;
 use crate::queue::Refusal;
 use crate::telemetry::Settings;
@@ -91,6 +90,7 @@ fn threads(count: usize) -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(count).enable_all().build().unwrap()
 }
+
 /// A store behind a network: each call takes a round trip, and some fail.
 #[derive(Debug, Default)]
 struct Remote {
@@ -187,11 +187,6 @@ impl Remote {
         let (sent, half) = (Instant::now(), self.round_trip / 2);
         let fault = *self.fault.lock();
         let fault = if calls < LOOP { fault } else { Fault::None };
-        let lost = || {
-            StoreError::new("the answer was lost")
-                .no_outage()
-                .outcome_unknown()
-        };
         match fault {
             Fault::Panics => panic!("the store panics, as this test expects"),
             Fault::Blocks => {
@@ -229,7 +224,8 @@ impl Remote {
         Reply::pending(async move {
             tokio::time::sleep(2 * half).await;
             if fault == Fault::Reply {
-                return Err(lost());
+                let lost = StoreError::new("the answer was lost").no_outage();
+                return Err(lost.outcome_unknown());
             }
             let received = Instant::now();
             Ok(Answered {

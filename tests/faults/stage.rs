@@ -188,10 +188,8 @@ impl Stage {
         for process in &mut processes {
             process.child.tell("stop");
         }
-        let said = processes
-            .into_iter()
-            .map(|Process { child, number }| (number, child.finish(PATIENCE * 2)));
-        let said = said.collect();
+        let said = |it: Process| (it.number, it.child.finish(PATIENCE * 2));
+        let said = processes.into_iter().map(said).collect();
         self.join_beside();
         said
     }

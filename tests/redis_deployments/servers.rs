@@ -177,9 +177,7 @@ async fn a_server_that_is_killed_affects_its_own_keys_until_its_replica_takes_ov
     let gone = bounded(limiter.try_acquire(&*lost)).await;
     gone.expect_err("it is gone");
     for key in &others {
-        attempt(&limiter, key, 1)
-            .await
-            .expect("a server of its own");
+        spend_by(&limiter, key, 1).await;
     }
     let is_back = async || limiter.try_acquire(&*lost).await.is_ok();
     eventually("a replica takes over", is_back).await;
@@ -195,8 +193,6 @@ async fn a_server_that_is_killed_affects_its_own_keys_until_its_replica_takes_ov
         sleep(Duration::from_millis(1)).await;
     }
     let connections = proxy.made() - before;
-    assert!(
-        connections <= 20 && pings > 5 * connections,
-        "{pings} pings, {connections} connections"
-    );
+    let is_flooded = connections > 20 || pings <= 5 * connections;
+    assert!(!is_flooded, "{pings} pings, {connections} connections");
 }

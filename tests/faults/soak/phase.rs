@@ -60,6 +60,7 @@ impl Phases {
         }
         self.rest();
     }
+
     fn load(&self) -> String {
         format!("load {}", self.set)
     }
@@ -106,12 +107,8 @@ impl Phases {
             if living.all(|it| self.kept.has_departed(it, since)) {
                 return;
             }
-            let is_late = Instant::now() >= deadline;
-            assert!(
-                !is_late,
-                "not all processes depart, of {:?}",
-                SETS[self.set]
-            );
+            let quotas = SETS[self.set];
+            assert!(Instant::now() < deadline, "not all depart, of {quotas:?}");
         }
     }
 
@@ -153,6 +150,7 @@ impl Phases {
 fn note(what: &str) {
     println!("{:.3?} {what}", now());
 }
+
 /// How long a process may take until it is at rest.
 const RESTING: Duration = Duration::from_secs(50);
 
@@ -175,6 +173,7 @@ impl Phases {
         assert_eq!(self.kept.judge(self.set), [""; 0]);
         assert_all_expire(&self.stage.servers[0]);
     }
+
     /// Requests may still be on their way.
     fn wait_for(&mut self, number: usize, departed: u64) {
         let deadline = Instant::now() + PATIENCE;
