@@ -2,12 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::Body;
-use governor::RateLimiter;
 use http::{Request, Response, StatusCode};
 use tokio::runtime::Handle;
 use tower::limit::RateLimitLayer;
@@ -160,10 +158,8 @@ fn acquire(limiter: &Limiter) -> Box<dyn Fn() -> Calls> {
 }
 
 fn governor() -> anyhow::Result<Box<dyn Fn() -> Calls>> {
-    let burst = NonZeroU32::new(BURST).context("the burst is zero")?;
-    let between = Duration::from_micros(1);
-    let quota = governor::Quota::with_period(between).context("the period is zero")?;
-    let limiter = std::sync::Arc::new(RateLimiter::dashmap(quota.allow_burst(burst)));
+    let limiter = tower_throttle_benches::governor(BURST, Duration::from_micros(1))?;
+    let limiter = std::sync::Arc::new(limiter);
     Ok(Box::new(move || {
         let (limiter, key) = (limiter.clone(), NAME.to_owned());
         Box::new(move |calls| {

@@ -1,10 +1,8 @@
 //! Measures permits on random keys of a million.
 
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use governor::RateLimiter;
+use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
@@ -86,9 +84,7 @@ fn ours(algorithm: Algorithm, keys: usize) -> anyhow::Result<Visit> {
 }
 
 fn governor(keys: usize) -> anyhow::Result<Visit> {
-    let limit = NonZeroU32::new(LIMIT).context("the limit is zero")?;
-    let quota = governor::Quota::with_period(HOUR / LIMIT).context("the window is zero")?;
-    let limiter = RateLimiter::dashmap(quota.allow_burst(limit));
+    let limiter = tower_throttle_benches::governor(LIMIT, HOUR / LIMIT)?;
     let keys: Vec<String> = names(keys).collect();
     Ok(Box::new(move |visits| {
         let granted = visits

@@ -23,7 +23,7 @@ pub use self::contestant::{Contestant, Recorded};
 pub use self::departures::{Departures, fill};
 pub use self::load::{Load, load};
 pub use self::output::{Options, Output, Table, count, figure, ratio, text};
-pub use self::peers::Peer;
+pub use self::peers::{Peer, governor};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 

@@ -1,10 +1,12 @@
-//! Limiters that call Redis for each permit: [`Peer`].
+//! Limiters of others: [`Peer`], which calls Redis for each permit, and [`governor`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use governor::DefaultKeyedRateLimiter;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use throttled::{RateLimiter as _, RedisRateLimiter};
 use tower_throttle::Quota;
@@ -97,4 +99,11 @@ fn of_throttled(rate: Quota) -> anyhow::Result<throttled::Quota> {
         false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
     };
     Ok(quota.with_burst(whole(limit)?))
+}
+
+/// A limiter of that crate, whose keys have no shared state.
+pub fn governor(burst: u32, interval: Duration) -> anyhow::Result<DefaultKeyedRateLimiter<String>> {
+    let quota = governor::Quota::with_period(interval).context("the interval is zero")?;
+    let burst = NonZeroU32::new(burst).context("the burst is zero")?;
+    Ok(governor::RateLimiter::dashmap(quota.allow_burst(burst)))
 }

@@ -7,12 +7,11 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use axum::body::Body;
-use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use governor::DefaultKeyedRateLimiter;
 use http::{Request, Response, StatusCode};
 use support::redis_server::RedisServer;
 use tower::util::BoxService;
@@ -23,7 +22,7 @@ use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Meter, Output, Peer, Rounds, Table, count, measure, ratio, store, text, turns,
+    Meter, Output, Peer, Rounds, Table, count, governor, measure, ratio, store, text, turns,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -106,10 +105,7 @@ impl Refusing {
         let ours = || Limiter::builder().quota(ONCE);
         let key = Key::new("flood");
         let redis = ours().store(store(server).await?).build()?;
-        let once = governor::Quota::with_period(HOUR)
-            .context("the period is zero")?
-            .allow_burst(NonZeroU32::MIN);
-        let governor = RateLimiter::dashmap(once);
+        let governor = governor(1, HOUR)?;
         let config = GovernorConfigBuilder::default()
             .period(HOUR)
             .burst_size(1)
