@@ -7,7 +7,6 @@
 mod contestant;
 mod departures;
 mod load;
-pub mod migrating;
 mod output;
 mod peers;
 mod redis;

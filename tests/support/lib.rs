@@ -21,6 +21,8 @@ pub mod upstream;
 /// Pages of the guide whose examples take dependencies that the crate itself does not have.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../src/docs/migrating.md")]
+    struct Migrating;
     #[doc = include_str!("../../src/docs/ordering.md")]
     struct Ordering;
     #[doc = include_str!("../../src/docs/telemetry.md")]
