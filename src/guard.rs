@@ -3,14 +3,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::lock::Mutex;
+
 /// A missed grant lengthens the guard to this at most: a process that wakes later than that uses no grant.
 pub(crate) const LONGEST: Duration = Duration::from_secs(2);
 
 /// An answer may take longer than the last one by this at most, in microseconds.
 const LONGEST_DELAY: u64 = 20_000;
 
-/// The share of its excess that the guard loses with each departure in time.
-const DECAY: u64 = 128;
+/// The least part of its excess that the guard loses with each departure in time, and the part if the last one was a second
+/// ago or more.
+const DECAY: f64 = 1.0 / 128.0;
+const DECAY_PER_SECOND: f64 = 1.0 / 8.0;
 
 /// The guard for the next call, never less than the policy's.
 ///
@@ -24,6 +30,8 @@ pub(crate) struct Guard {
     round_trip: AtomicU64,
     uncertainty: AtomicU64,
     wanted: AtomicU64,
+    /// When a departure or a missed grant last changed it.
+    changed: Mutex<Option<Instant>>,
 }
 
 impl Guard {
@@ -70,26 +78,27 @@ impl Guard {
 
     /// A grant under this guard was missed, by `late`. The guard grows by twice that, at most to its double, and once for
     /// all grants of one call.
-    pub(crate) fn forfeited(&self, guard: Duration, late: Duration) {
+    pub(crate) fn forfeited(&self, guard: Duration, late: Duration, now: Instant) {
         let longer = (guard + guard.min(2 * late)).min(LONGEST);
+        let mut changed = self.changed.lock();
         self.wanted.fetch_max(micros(longer), Ordering::Relaxed);
+        *changed = Some(now);
     }
 
     /// A permit was used in time.
-    pub(crate) fn departed(&self) {
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted > 0 {
-            let excess = wanted.saturating_sub(self.base());
-            let sunk = if excess == 0 {
-                0
-            } else {
-                wanted - excess.div_ceil(DECAY)
-            };
-            // A change in between is another departure, or a forfeit that has to win.
-            let _ =
-                self.wanted
-                    .compare_exchange(wanted, sunk, Ordering::Relaxed, Ordering::Relaxed);
+    pub(crate) fn departed(&self, now: Instant) {
+        if self.wanted.load(Ordering::Relaxed) == 0 {
+            return;
         }
+        let mut changed = self.changed.lock();
+        let base = self.base();
+        let excess = self.wanted.load(Ordering::Relaxed).saturating_sub(base);
+        let seconds = changed.map_or(0.0, |it| (now - it).as_secs_f64());
+        let part = (DECAY_PER_SECOND * seconds).clamp(DECAY, DECAY_PER_SECOND);
+        let sunk = (excess as f64 * (1.0 - part)) as u64;
+        let wanted = if sunk > 0 { base + sunk } else { 0 };
+        self.wanted.store(wanted, Ordering::Relaxed);
+        *changed = Some(now);
     }
 
     /// How long an answer may take: twice as long as it took, but for slow stores, where that is
@@ -160,20 +169,27 @@ mod tests {
     #[test]
     fn grows_once_for_all_forfeits_of_a_batch_up_to_its_limit_and_sinks_again() {
         let guard = Guard::new(FLOOR);
+        let mut now = Instant::now();
         for _ in 0..100 {
-            guard.forfeited(FLOOR, FLOOR / 4);
+            guard.forfeited(FLOOR, FLOOR / 4, now);
         }
         assert_eq!(guard.current(), FLOOR * 3 / 2);
         // A process that was stopped is late by far more than the next time.
-        guard.forfeited(guard.current(), 100 * FLOOR);
+        guard.forfeited(guard.current(), 100 * FLOOR, now);
         assert_eq!(guard.current(), FLOOR * 3);
-        for _ in 0..100 {
-            guard.forfeited(guard.current(), 100 * FLOOR);
+        for (pause, departures) in [(Duration::ZERO, 700), (Duration::from_secs(3), 60)] {
+            for _ in 0..100 {
+                guard.forfeited(guard.current(), 100 * FLOOR, now);
+            }
+            assert_eq!(guard.current(), LONGEST);
+            for _ in 0..departures {
+                assert!(guard.current() > FLOOR);
+                now += pause;
+                guard.departed(now);
+            }
+            assert!(guard.current() < FLOOR * 2);
+            (0..2_000).for_each(|_| guard.departed(now));
+            assert_eq!(guard.current(), FLOOR);
         }
-        assert_eq!(guard.current(), LONGEST);
-        for _ in 0..20_000 {
-            guard.departed();
-        }
-        assert_eq!(guard.current(), FLOOR);
     }
 }

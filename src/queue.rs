@@ -741,7 +741,7 @@ impl Queue {
             return;
         }
         let points = sent.demand.points.iter();
-        let points: Vec<u64> = points.map(|point| point.units.total()).collect();
+        let points: SmallVec<[u64; 8]> = points.map(|point| point.units.total()).collect();
         let known = points.len().saturating_sub(answer.expected.len());
         let mut units = used.total();
         let mut refused = Vec::new();

@@ -68,8 +68,9 @@ pub(crate) struct Settings {
 pub(crate) struct Telemetry {
     policy: Arc<str>,
     is_exempt: bool,
-    /// The event of a long wait was emitted.
-    has_warned: AtomicBool,
+    /// These events were emitted.
+    has_waited_long: AtomicBool,
+    has_lacked_key: AtomicBool,
     #[cfg(feature = "metrics")]
     meters: meters::Meters,
 }
@@ -79,7 +80,8 @@ impl Telemetry {
         let this = Self {
             policy: policy.label.clone(),
             is_exempt: policy.parts.is_exempt,
-            has_warned: AtomicBool::new(false),
+            has_waited_long: AtomicBool::new(false),
+            has_lacked_key: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             meters: meters::Meters::new(settings, policy),
         };
@@ -183,7 +185,7 @@ impl Telemetry {
 
     /// A request without a bound is expected to wait for so long. Emits one event.
     pub(crate) fn waits_long(&self, key: &Key, wait: Duration) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        if !self.has_waited_long.swap(true, Ordering::Relaxed) {
             let (policy, key, wait) = (&*self.policy, key.as_str(), wait.as_secs_f64());
             event!(
                 WARN,
@@ -191,6 +193,19 @@ impl Telemetry {
                 key,
                 wait,
                 "a request has to wait for more than a minute; set max_wait to refuse it"
+            );
+        }
+    }
+
+    /// A request has no key for this reason, which concerns every request. Emits one event.
+    pub(crate) fn lacks_key(&self, reason: &str) {
+        if !self.has_lacked_key.swap(true, Ordering::Relaxed) {
+            let policy = &*self.policy;
+            event!(
+                WARN,
+                policy,
+                reason,
+                "the server does not tell the key of requests"
             );
         }
     }

@@ -226,7 +226,7 @@ fn spoil(proxy: &Proxy, server: &RedisServer, spoiled: usize) -> Arc<AtomicUsize
     let all = transactions.clone();
     let mut other = server.client().get_connection().expect("a connection");
     proxy.inspect(move |sent| {
-        let begins = sent.windows(5).any(|word| word == b"MULTI");
+        let begins = sent.windows(5).any(|word| word == b"SET\r\n");
         if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
             // The value stays the same, but it was written.
             let mut change = redis::pipe();

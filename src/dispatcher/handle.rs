@@ -24,7 +24,7 @@ use crate::clock::{ClockSets, Offset};
 use crate::cost::Cost;
 use crate::error::StoreError;
 use crate::guard::Guard;
-use crate::key::Key;
+use crate::key::{Key, NoKey, NoKeyCause};
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
@@ -699,8 +699,11 @@ impl Handle {
     }
 
     /// Counts a request that has no key, and returns the policy.
-    pub(crate) fn refuse_without_key(&self) -> Arc<Policy> {
+    pub(crate) fn refuse_without_key(&self, no_key: &NoKey) -> Arc<Policy> {
         let current = self.current();
+        if no_key.cause == NoKeyCause::Server {
+            current.telemetry.lacks_key(&no_key.reason);
+        }
         let key = &Key::from("");
         let span = current.telemetry.begin(key, 1);
         (current.telemetry).ended_early(span, key, Outcome::Invalid, Duration::ZERO);
@@ -895,7 +898,7 @@ impl KeyQueue {
     /// A request was polled too late for its turn, by `late`.
     pub(super) fn missed(&self, guard: Duration, late: Duration) {
         let handle = &self.handle;
-        handle.guard.forfeited(guard, late);
+        handle.guard.forfeited(guard, late, Instant::now());
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
@@ -944,7 +947,7 @@ impl Future for Waiting {
             match step {
                 Step::Depart(turn, standing) => {
                     this.number = 0;
-                    queue.handle.guard.departed();
+                    queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
                     let remaining = Remaining::new(standing.units, standing.remaining);

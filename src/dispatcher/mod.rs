@@ -393,27 +393,26 @@ impl Dispatcher {
     /// Sends the calls of queues that are due.
     fn call_queues(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>) {
         let now = Instant::now();
-        let mut shards: BTreeMap<u64, Vec<Arc<KeyQueue>>> = BTreeMap::new();
+        let mut due = Vec::with_capacity(queues.len());
         for queue in queues {
             if self.check(&queue, now) {
-                let shard = self.store.shard(&queue.key);
-                shards.entry(shard).or_default().push(queue);
+                due.push((self.store.shard(&queue.key), queue));
             } else {
                 queue.update(|_, _| {});
             }
         }
-        for (shard, queues) in shards {
-            if let Some(error) = self.outages.error(shard) {
-                self.call_fallback(&queues, &error);
-            } else if self.embedded.is_some()
-                || queues.iter().all(|it| it.handle.guard.is_measured())
-            {
+        due.sort_by_key(|(shard, _)| *shard);
+        for queues in due.chunk_by(|one, other| one.0 == other.0) {
+            let (shard, first) = &queues[0];
+            let is_measured = || queues.iter().all(|(_, it)| it.handle.guard.is_measured());
+            if let Some(error) = self.outages.error(*shard) {
+                self.call_fallback(queues, &error);
+            } else if self.embedded.is_some() || is_measured() {
                 for batch in queues.chunks(self.store.batch_size().max(1)) {
-                    self.call_shard(shard, batch);
+                    self.call_shard(batch);
                 }
-            } else if !self.schedule.lock().is_pinged(shard) {
-                let key = &queues[0].key;
-                self.ping(shard, key.clone());
+            } else if !self.schedule.lock().is_pinged(*shard) {
+                self.ping(*shard, first.key.clone());
             }
         }
     }
@@ -442,27 +441,33 @@ impl Dispatcher {
         is_due
     }
 
-    fn call_shard(self: &Arc<Self>, shard: u64, queues: &[Arc<KeyQueue>]) {
+    /// Sends the calls of queues of one shard as a batch.
+    fn call_shard(self: &Arc<Self>, queues: &[(u64, Arc<KeyQueue>)]) {
         let mut woken = Woken::new();
         let begun = Instant::now();
-        let queues = queues.iter();
         // Calls that share a number may be alike, so that the store answers them together.
         let mut number = self.next_number();
-        let begun =
-            queues.filter_map(|queue| self.begin(queue, &mut number, begun, None, &mut woken));
-        let (sent, takes): (Vec<Sent>, Vec<Call>) = begun.unzip();
+        let mut sent = Vec::with_capacity(queues.len());
+        let mut takes = Vec::with_capacity(queues.len());
+        for (_, queue) in queues {
+            if let Some((one, take)) = self.begin(queue, &mut number, begun, None, &mut woken) {
+                sent.push(one);
+                takes.push(take);
+            }
+        }
         wake(woken);
         if !sent.is_empty() {
             let requests = sent.iter().map(|sent| sent.demand.requests()).sum();
             let returned = takes.iter().map(Call::settlements).sum();
             self.telemetry.asked(requests, returned);
-            self.send(Flight::Call(shard, sent), || self.store.call(takes));
+            let flight = Flight::Call(queues[0].0, sent);
+            self.send(flight, || self.store.call(takes));
         }
     }
 
     /// Serves queues whose shard is out by the embedded store, or lets them wait.
-    fn call_fallback(self: &Arc<Self>, queues: &[Arc<KeyQueue>], error: &StoreError) {
-        for queue in queues {
+    fn call_fallback(self: &Arc<Self>, queues: &[(u64, Arc<KeyQueue>)], error: &StoreError) {
+        for (_, queue) in queues {
             if queue.handle.current().fallback.is_none() {
                 queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
                 self.nudge_if_back(queue);

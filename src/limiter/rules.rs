@@ -165,7 +165,10 @@ impl Limiter {
                 (ruled.key, ruled.cost, options)
             }
         };
-        let no_key = |no_key| Error::new(Cause::NoKey(no_key), handle.refuse_without_key());
+        let no_key = |no_key| {
+            let policy = handle.refuse_without_key(&no_key);
+            Error::new(Cause::NoKey(no_key), policy)
+        };
         let key = key.map_err(no_key)?;
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();

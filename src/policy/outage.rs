@@ -83,7 +83,8 @@ pub enum Recovery {
     /// Departures before the loss are not counted: a window that spans the loss holds up to twice what the quotas allow.
     #[default]
     Immediate,
-    /// The key rests until no earlier departure counts, so that the upstream never sees more than the quotas allow.
+    /// The key is in quarantine until no earlier departure counts: nothing departs, so that the upstream never sees more
+    /// than the quotas allow.
     ///
     /// The state of each key has a generation and a version, and names the server process that wrote it. Each process
     /// remembers the generation and version that it saw last, for as long as the departures count (some 100 bytes for
@@ -93,10 +94,10 @@ pub enum Recovery {
     /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
     /// may depart later than that.
     ///
-    /// A server that was started or emptied keeps all keys at rest for that time: it writes down since when it knows
-    /// every call. So a server that was never used also does so once; in a cluster, each hash slot.
+    /// On a server that was started or emptied, all keys are in quarantine for that time, as the server writes down since
+    /// when it knows every call. So they are on a server that was never used; in a cluster, in each hash slot.
     ///
-    /// A key may rest without need, for example after a clean restart of the server.
+    /// A key may be in quarantine without need, for example after a clean restart of the server.
     ///
     /// It does not see:
     ///

@@ -207,7 +207,8 @@ impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> f
         let mut table = BTreeMap::new();
         while let Some(key) = map.next_key::<K>()? {
             if table.contains_key(&key) {
-                return Err(M::Error::custom(format!("{key:?} is listed twice")));
+                let key = format!("{key:?}").to_lowercase();
+                return Err(M::Error::custom(format!("{key} is listed twice")));
             }
             table.insert(key, map.next_value()?);
         }

@@ -37,6 +37,7 @@ fn each_documented_event_happens_and_no_others_do() {
     note(&|| paused.block_on(events::lost_leases(&seen)));
     note(&|| events::malformed_headers(&seen));
     note(&|| paused.block_on(events::unknown_units(&seen)));
+    note(&|| paused.block_on(events::no_addresses(&seen)));
     let real = runtime(false);
     note(&|| real.block_on(events::restart(&seen)));
     note(&|| real.block_on(events::loss(&seen)));

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
 use tower_throttle::test_util::ManualClock;
-use tower_throttle::{Cost, Recovery, ThrottleLayer, key};
+use tower_throttle::{Cost, FailureMode, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
 use super::figures::Figures;
@@ -212,6 +212,24 @@ pub(super) async fn unknown_units(seen: &Seen) {
     let fields = once(seen, "a cost was not corrected");
     let expected = "`ten`: cannot settle token, as the quotas count tokens";
     assert_eq!(fields.text("error"), expected);
+}
+
+pub(super) async fn no_addresses(seen: &Seen) {
+    let limiter = build(per_second(10));
+    let layer = ThrottleLayer::new(limiter).inbound(key::client_ip(), FailureMode::Open);
+    let service = layer.layer(service_fn(async |_: http::Request<()>| {
+        Ok::<_, Infallible>(http::Response::new(String::new()))
+    }));
+    for _ in 0..2 {
+        let response = service.clone().oneshot(http::Request::new(())).await;
+        assert_eq!(response.expect("a response").status(), 500);
+    }
+    let fields = once(seen, "the server does not tell the key of requests");
+    assert!(
+        fields
+            .text("reason")
+            .contains("into_make_service_with_connect_info")
+    );
 }
 
 pub(super) fn malformed_headers(seen: &Seen) {

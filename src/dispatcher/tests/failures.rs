@@ -87,7 +87,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     // The outage ends after the dispatcher has looked, and before it reports it to the queue.
     let error = StoreError::new("the store is out");
     let mut queues = Vec::new();
-    Handle::each_queue(&handle.dispatcher, |queue| queues.push(queue.clone()));
+    Handle::each_queue(&handle.dispatcher, |queue| queues.push((0, queue.clone())));
     handle.dispatcher.call_fallback(&queues, &error);
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..1_000);

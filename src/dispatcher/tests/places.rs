@@ -144,3 +144,30 @@ async fn one_lost_call_strands_no_places() {
     pass(3_000).await;
     assert_eq!(held(&store.memory, plan.clone()).await, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
+    let (memory, network) = (MemoryStore::new(), Network::default());
+    let [(store, one), (_, other)] = [(); 2].map(|()| {
+        let store = Arc::new(Remote {
+            memory: memory.clone(),
+            network: Some(network.clone()),
+            ..Remote::default()
+        });
+        let handle = process(&store, plan("1 concurrent lease=30s"));
+        drop(handle.wait(1, None));
+        (store, handle)
+    });
+    pass(1_000).await;
+    store.set(Fault::Reply);
+    let cancelled = spawn(&one, 1);
+    pass(10).await;
+    let waiting = spawn(&other, 1);
+    pass(10).await;
+    assert_eq!(held(&memory, plan("1 concurrent lease=30s")).await, 1);
+    store.set(Fault::None);
+    cancelled.abort();
+    let start = Instant::now();
+    waiting.await.unwrap().unwrap();
+    assert_since(start, 0..200);
+}

@@ -231,12 +231,12 @@ impl RedisStore {
         }))
         .await;
         let mut at: Option<Reading> = None;
-        let answers = results.into_iter().flatten().map(|result| {
+        let mut answers = Vec::with_capacity(calls.len());
+        answers.extend(results.into_iter().flatten().map(|result| {
             let (answer, read) = result?;
             at = Some(at.map_or(read, |at| at.and(read)));
             Ok(answer)
-        });
-        let mut answers: Vec<_> = answers.collect();
+        }));
         let at = match at {
             Some(at) => at,
             None => {
@@ -300,7 +300,8 @@ impl RedisStore {
             subscription.resume();
         }
         match exclusive {
-            Some(connection) => connection.run(commands, deadline).await,
+            // Boxed, so that calls that do not need it are small.
+            Some(connection) => Box::pin(connection.run(commands, deadline)).await,
             None => self.servers.run(name, commands, deadline).await,
         }
     }

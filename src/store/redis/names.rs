@@ -78,7 +78,7 @@ pub(super) fn tag(key: &str) -> Cow<'_, str> {
 }
 
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b".-_~:/@".contains(&byte)
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b':' | b'/' | b'@')
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use redis::{Cmd, Pipeline, ServerError};
+use redis::{Cmd, Pipeline, ServerError, Value};
 use tokio::time::Instant;
 
 use super::script::Script;
-use super::servers::CommandAnswer;
+use super::servers::AnswerOrigin;
 use super::wire::{self, Answer};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange, unrecognized};
 use crate::algorithm::Writer;
@@ -79,7 +79,8 @@ impl RedisStore {
                         // The clock was read before the call was sent.
                         answer.origin.sent = begun;
                     }
-                    let latest = answers(&calls[places.clone()], answer, server);
+                    let (origin, value) = (answer.origin, answer.into_value());
+                    let latest = answers(&calls[places.clone()], origin, &value, server);
                     for (place, answer) in places.zip(latest) {
                         results[place] = match answer {
                             Ok((Answer::Done(taken), reading)) => Some(Ok((taken, reading))),
@@ -111,21 +112,22 @@ impl RedisStore {
         };
         let shard = self.servers.shard(name);
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));
-        let mut head = Writer(Vec::with_capacity(2 * CALL_BYTES));
+        let mut spare = Writer::default();
         for (place, NamedCall { call, .. }) in calls.iter().enumerate() {
             let now = self.host_clock.as_ref().map_or(0, |clock| clock.now());
+            let mut head = std::mem::take(&mut spare);
             wire::head(&mut head, call, now);
             if let Some(last) = groups.last_mut()
                 && last.places.len() < most
                 && last.head.0 == head.0
                 && !wire::is_single(call)
             {
-                last.places.end += 1;
+                (last.places.end, spare) = (place + 1, head);
                 continue;
             }
             let script = Script::of(call.policy.counters());
             groups.push(Group {
-                head: Writer(head.0.clone()),
+                head,
                 script,
                 // The text with the first call saves the round trip of a refusal.
                 is_new: self.loaded.lock().insert((shard, &script.sha)),
@@ -163,16 +165,15 @@ impl RedisStore {
 }
 
 /// Reads the answers of a script that counts on this server.
-fn answers(
-    calls: &[NamedCall],
-    answered: CommandAnswer,
+fn answers<'a>(
+    calls: &'a [NamedCall],
+    origin: AnswerOrigin,
+    value: &'a Result<Value, StoreError>,
     server: u64,
-) -> Vec<Result<(Answer, Reading), StoreError>> {
-    let origin = answered.origin;
-    let value = answered.into_value();
+) -> impl Iterator<Item = Result<(Answer, Reading), StoreError>> + 'a {
     let mut read = value.as_ref().ok().and_then(wire::answers);
-    let each = calls.iter().map(|named| {
-        if let Err(error) = &value {
+    calls.iter().map(move |named| {
+        if let Err(error) = value {
             return Err(naming(&named.name)(error.clone()));
         }
         let (now, bytes) = read.as_mut().ok_or_else(strange)?;
@@ -189,6 +190,5 @@ fn answers(
             );
         }
         Ok((answer, Reading { now, origin }))
-    });
-    each.collect()
+    })
 }

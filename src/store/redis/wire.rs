@@ -39,6 +39,7 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
         Operation::Control(Command::Reset) => 6,
     };
     head.0.clear();
+    head.0.reserve(2 * CALL_HEAD);
     head.put([7, 1], [now, code]);
     match operation {
         Operation::Take(take) => {

@@ -109,7 +109,14 @@ impl Node {
             None => {
                 let begun = Instant::now();
                 let opened = Connection::open(self.target(), deadline).await;
-                opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?
+                let opened =
+                    opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?;
+                // Without the right to `MULTI`, the commands of a transaction would be executed one by one.
+                let empty = Pipeline::new().cmd("MULTI").cmd("EXEC").to_owned();
+                for answer in opened.send(&empty, deadline).await? {
+                    answer.into_value()?;
+                }
+                opened
             }
         };
         Ok(Exclusive {

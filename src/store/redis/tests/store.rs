@@ -65,6 +65,20 @@ fn answers_of_two_servers_teach_no_clock() {
     }
 }
 
+/// Without `MULTI`, the commands of a transaction would be executed one by one.
+#[tokio::test]
+async fn a_user_without_the_right_to_transactions_writes_nothing() {
+    let server = RedisServer::start();
+    let url = server.user(&["~*", "+@all", "-multi"]);
+    let store = RedisStore::connect(&url).await.unwrap();
+    let store = store.scripting(false).unwrap();
+    let (policy, take) = (policy("1/m"), Operation::Take(Take::one(Mode::Try, 1)));
+    let call = Call::new(&Key::new("a"), &policy, &take);
+    let answered = store.call(vec![call]).await.unwrap();
+    assert!(answered.answers[0].is_err());
+    assert!(!server.command::<bool>(&["EXISTS", "throttle:{a}"]));
+}
+
 /// A script leaves keys to another call, as other commands wait. One key it always serves.
 #[tokio::test]
 async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
