@@ -225,11 +225,8 @@ pub(super) async fn no_addresses(seen: &Seen) {
         assert_eq!(response.expect("a response").status(), 500);
     }
     let fields = once(seen, "the server does not tell the key of requests");
-    assert!(
-        fields
-            .text("reason")
-            .contains("into_make_service_with_connect_info")
-    );
+    let reason = fields.text("reason");
+    assert!(reason.contains("into_make_service_with_connect_info"));
 }
 
 pub(super) fn malformed_headers(seen: &Seen) {
