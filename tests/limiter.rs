@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
@@ -160,21 +159,6 @@ async fn a_permit_is_not_valid_for_ever() {
     assert_eq!(next.waited(), Duration::ZERO);
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_is_left_when_a_key_falls_idle() {
-    let limiter = build(per_second(1));
-    let waits = (0..40).map(|number| limiter.acquire(format!("key {}", number % 20)));
-    join_all(waits).await;
-    let metrics = tokio::runtime::Handle::current().metrics();
-    let no_task = async {
-        while limiter.queues() > 0 || metrics.num_alive_tasks() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    // The task of the limiter stays for a second.
-    timeout(2 * SECOND, no_task).await.expect("no task is left");
-}
-
 /// Each call returns a decision or an error, and no call waits.
 #[test]
 fn many_threads_without_a_runtime_decide_and_leave_nothing_behind() {
@@ -227,25 +211,6 @@ async fn a_function_that_is_refused_or_given_up_is_not_called_and_consumes_nothi
     let start = Instant::now();
     dear().run(call).await.expect("a call");
     assert!(start.elapsed().is_zero() && calls.get() == 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn whatever_a_function_returns_is_handed_through() {
-    let limiter = build(per_second(1));
-    // A result stays a result within the limiter's own.
-    let failing = || async { Err::<u8, _>("the oracle is closed") };
-    let answer = limiter.run("a", failing).await.expect("a call");
-    assert_eq!(answer, Err("the oracle is closed"));
-
-    // Neither `Send` nor `Clone` nor `'static` is asked for.
-    let text = String::from("borrowed");
-    let borrowed = limiter.run("a", || async { &text[..4] }).await;
-    assert_eq!(borrowed.expect("a call"), "borr");
-    let shared = Rc::new(Cell::new(1));
-    let moved = shared.clone();
-    let returned = limiter.run("a", move || async move { moved }).await;
-    returned.expect("a call").set(2);
-    assert_eq!(shared.get(), 2);
 }
 
 /// Late in a window of the clock, the guard and the buffer leave no room. The next window has all of it.

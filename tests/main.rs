@@ -7,7 +7,6 @@ mod client;
 mod concurrency;
 mod denials;
 mod feedback;
-mod guides;
 mod limiter;
 mod ordering;
 mod outage;

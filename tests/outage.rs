@@ -4,7 +4,6 @@ use tower_throttle::{Error, Outage};
 
 use crate::limiter::{departures as departed, queue};
 use crate::prelude::*;
-use crate::telemetry::stores::Sharded;
 
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -112,48 +111,6 @@ async fn when_the_store_is_back_all_go_on_in_their_order() {
         let last = departed[departed.len() - 1] - start;
         assert!(last < Duration::from_secs(9), "{fault:?}: {last:?}");
         assert!(!limiter.health().is_out());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shard_that_is_out_does_not_concern_the_others() {
-    let store = Sharded::default();
-    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
-    let limiter = build(builder.store(store.clone()));
-    for (key, other) in [("a", "b"), ("b", "a")] {
-        store.out(&[key]);
-        assert_out(limiter.try_acquire(key).await);
-        attempt(&limiter, other, 1).await.expect("it works");
-        let health = limiter.health();
-        assert!(health.is_out() && health.shards_out() == 1);
-        let waiting = tokio::spawn(limiter.acquire(key));
-        sleep(Duration::from_secs(3)).await;
-        assert!(!waiting.is_finished());
-        store.out(&[]);
-        waiting.await.expect("no panic").expect("it is back");
-        assert!(!limiter.health().is_out());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn everything_departs_while_the_store_is_out_and_the_limit_holds_once_it_is_back() {
-    let store = store();
-    let limiter = limiter(&store, Outage::Allow);
-    fail(&store, Fault::Unreachable);
-    let start = Instant::now();
-    for cost in [1, LIMIT] {
-        for answer in join_all((0..1_000).map(|_| limiter.acquire("a").cost(cost))).await {
-            let permit = answer.expect("everything departs");
-            assert!(permit.is_valid() && !permit.is_counted());
-        }
-    }
-    attempt(&limiter, "a", 1).await.expect("everything departs");
-    assert!(start.elapsed() < Duration::from_millis(10));
-    recover(&store);
-    sleep(Duration::from_secs(2)).await;
-    assert!(!limiter.health().is_out());
-    for nth in 0..2 * LIMIT {
-        assert_eq!(attempt(&limiter, "a", 1).await.is_ok(), nth < LIMIT);
     }
 }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::ready;
 
 use http::{Request, Response};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
@@ -54,56 +54,38 @@ fn by_rule(rule: Rule, departed: UnboundedSender<Sender>) -> Throttled {
     BoxCloneService::new(ThrottleLayer::new(limiter).layer(recorder(departed)))
 }
 
-/// A service before a recorder.
-type Way = fn(UnboundedSender<Sender>) -> Throttled;
-
-/// How a request gets its priority and its share, and whether that is by its extensions.
-const WAYS: [(Way, bool); 5] = [
-    (|it| BoxCloneService::new(layer().layer(recorder(it))), true),
-    (
-        |departed| {
-            let layer = layer().priority(priority).share(share);
-            BoxCloneService::new(layer.layer(recorder(departed)))
-        },
-        false,
-    ),
-    (
-        |departed| {
-            let layer = layer().inbound(key::constant("a"), FailureMode::Closed);
-            let service = layer.max_wait(60 * SECOND).layer(recorder(departed));
-            BoxCloneService::new(service.map_err(Into::into))
-        },
-        true,
-    ),
-    (
-        |departed| {
-            let layer = layer().inbound(key::constant("a"), FailureMode::Closed);
-            let layer = layer.max_wait(60 * SECOND).priority(priority).share(share);
-            BoxCloneService::new(layer.layer(recorder(departed)).map_err(Into::into))
-        },
-        false,
-    ),
-    (
-        |departed| {
-            let tenant = KeyPart::Header("x-tenant".into());
-            by_rule(Rule::named("all").share(tenant).weight(3), departed)
-        },
-        true,
-    ),
-];
+/// Services, and whether a request has its priority and its share in its extensions.
+fn services(departed: &UnboundedSender<Sender>) -> [(Throttled, bool); 5] {
+    let recorder = || recorder(departed.clone());
+    let inbound = || layer().inbound(key::constant("a"), FailureMode::Closed);
+    let inbound = || inbound().max_wait(60 * SECOND);
+    let named = inbound().priority(priority).share(share);
+    let (inbound, named) = (inbound().layer(recorder()), named.layer(recorder()));
+    let of_client = layer().priority(priority).share(share).layer(recorder());
+    let by_tenant = Rule::named("all").share(KeyPart::Header("x-tenant".into()));
+    [
+        (BoxCloneService::new(layer().layer(recorder())), true),
+        (BoxCloneService::new(of_client), false),
+        (BoxCloneService::new(inbound.map_err(Into::into)), true),
+        (BoxCloneService::new(named.map_err(Into::into)), false),
+        (by_rule(by_tenant.weight(3), departed.clone()), true),
+    ]
+}
 
 /// The order in which requests depart that arrive at about the same time.
-async fn order(way: Way, by_extension: bool, senders: &[Sender]) -> Vec<Sender> {
-    let (departed, mut departures) = unbounded_channel();
-    let service = way(departed);
+async fn order(
+    (service, by_extension): &(Throttled, bool),
+    departures: &mut UnboundedReceiver<Sender>,
+    senders: &[Sender],
+) -> Vec<Sender> {
     for &(priority, tenant) in senders {
         let request = Request::get("https://a/").header("x-tenant", tenant);
         let mut request = request.body((priority, tenant)).expect("a request");
-        if by_extension {
+        if *by_extension {
             request.extensions_mut().insert(Share::new(tenant, 1));
         }
         // Else it has the priority of its rule, if there is one.
-        if by_extension && priority != Priority::Normal {
+        if *by_extension && priority != Priority::Normal {
             request.extensions_mut().insert(priority);
         }
         tokio::spawn(service.clone().oneshot(request));
@@ -118,29 +100,28 @@ async fn order(way: Way, by_extension: bool, senders: &[Sender]) -> Vec<Sender> 
 
 #[tokio::test(start_paused = true)]
 async fn adapters_and_rules_read_the_priority_and_the_share_of_a_request() {
+    let (departed, mut departures) = unbounded_channel();
     let normal = |tenant| (Priority::Normal, tenant);
-    for (nth, (way, by_extension)) in WAYS.into_iter().enumerate() {
+    for nth in 0..5 {
         let senders = [[normal("a"); 7].as_slice(), &[normal("b"); 3]].concat();
-        let order = order(way, by_extension, &senders).await;
+        let by_share = order(&services(&departed)[nth], &mut departures, &senders).await;
         // The first departs at once. Then one of each tenant departs in two seconds.
-        let of_b = order[..7].iter().filter(|it| it.1 == "b").count();
-        assert_eq!(of_b, 3, "{nth}: {order:?}");
-
+        let of_b = by_share[..7].iter().filter(|it| it.1 == "b").count();
+        assert_eq!(of_b, 3, "{nth}: {by_share:?}");
         let levels = [Priority::Normal, Priority::Low, Priority::High];
         let senders = levels.map(|it| (it, "a"));
-        let order = self::order(way, by_extension, &senders).await;
-        assert_eq!(order, [0, 2, 1].map(|nth| senders[nth]), "{nth}");
+        let by_level = order(&services(&departed)[nth], &mut departures, &senders).await;
+        assert_eq!(by_level, [0, 2, 1].map(|nth| senders[nth]), "{nth}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn rules_set_the_priority_and_the_reserve() {
-    let way = |departed| {
-        let rule = Rule::named("all").priority(Priority::Low);
-        by_rule(rule.reserve(Priority::Low, 0.25), departed)
-    };
+    let (departed, mut departures) = unbounded_channel();
+    let rule = Rule::named("all").priority(Priority::Low);
+    let service = (by_rule(rule.reserve(Priority::Low, 0.25), departed), true);
     let (low, high) = ([(Priority::Normal, "a"); 5], [(Priority::High, "a"); 12]);
-    let order = order(way, true, &[&low[..], &high].concat()).await;
+    let order = order(&service, &mut departures, &[&low[..], &high].concat()).await;
     let low = order[1..14].iter().filter(|it| it.0 == Priority::Normal);
     assert!((2..=4).contains(&low.count()), "{order:?}");
 }

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use support::load::Load;
 use support::redis_server::redis_6_2;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use tower_throttle::Recovery;
 
 use crate::prelude::*;
@@ -29,8 +30,59 @@ async fn strict(server: &RedisServer) -> Limiter {
 
 /// Waits until a key of a new server has rested, and departs once.
 async fn rested(limiter: &Limiter) {
-    while limiter.acquire("a").await.is_err() {
-        sleep(Duration::from_millis(10)).await;
+    eventually("it has rested", async || limiter.acquire("a").await.is_ok()).await;
+}
+
+const CALLERS: usize = 8;
+
+/// Callers of one key, through several limiters.
+#[derive(Debug)]
+struct Load {
+    callers: JoinSet<()>,
+    departed: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl Load {
+    fn of<'a>(key: &'static str, limiters: impl IntoIterator<Item = &'a Limiter>) -> Self {
+        let (mut callers, departed) = (JoinSet::new(), Arc::<Mutex<Vec<_>>>::default());
+        for limiter in limiters.into_iter().flat_map(|it| [it; CALLERS]) {
+            let (limiter, departed) = (limiter.clone(), departed.clone());
+            callers.spawn(async move {
+                loop {
+                    let Ok(permit) = limiter.acquire(key).await else {
+                        sleep(Duration::from_millis(5)).await;
+                        continue;
+                    };
+                    // Before the check, so that the departure is no later than this.
+                    let at = Instant::now();
+                    if permit.is_valid() {
+                        departed.lock().expect("no panic").push(at);
+                    } else {
+                        permit.forfeit();
+                    }
+                }
+            });
+        }
+        Self { callers, departed }
+    }
+
+    fn departures(&self) -> usize {
+        self.departed.lock().expect("no panic").len()
+    }
+
+    /// Waits until so many more have departed; says how long that took.
+    async fn goes_on(&self, departures: usize) -> Duration {
+        let start = Instant::now();
+        let enough = self.departures() + departures;
+        eventually("enough depart", async || self.departures() >= enough).await;
+        start.elapsed()
+    }
+
+    /// Ends it.
+    async fn history(mut self) -> History {
+        self.callers.shutdown().await;
+        let departed = self.departed.lock().expect("no panic");
+        departed.iter().copied().collect()
     }
 }
 

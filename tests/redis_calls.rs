@@ -11,8 +11,6 @@ use support::command_stats::CommandStats;
 use support::errors::{PATIENCE, assert_readable, everything, store_error};
 use support::proxy::Proxy;
 use support::redis_server::connect;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
-use tokio::net::{self, TcpStream};
 use tower_throttle::Recovery;
 use tower_throttle::store::Store as _;
 
@@ -26,12 +24,8 @@ async fn observed(server: &RedisServer, work: impl Future<Output = ()>) -> [Vec<
     let lines = monitor.expect("a connection").into_on_message::<String>();
     work.await;
     server.command::<String>(&["ECHO", END]);
-    let lines: Vec<_> = bounded(
-        lines
-            .take_while(|line| ready(!line.contains(END)))
-            .collect(),
-    )
-    .await;
+    let lines = lines.take_while(|line| ready(!line.contains(END)));
+    let lines: Vec<_> = bounded(lines.collect()).await;
     // `1700000000.123456 [0 127.0.0.1:5555] "evalsha" "6b1b…" "0"`, and `[0 lua]` for scripts.
     let name = |line: &String| line.split('"').nth(1).expect("a name").to_ascii_lowercase();
     let (scripted, sent): (Vec<_>, Vec<_>) = lines.iter().partition(|it| it.contains(" lua] "));
@@ -226,50 +220,32 @@ async fn a_connection_manager_that_never_gives_up_and_one_that_is_made_lazily_su
     }
 }
 
-/// Passes everything on to a server, and changes the watched value before each of the first `spoiled` transactions.
-/// Returns its URL, and how many transactions there were.
-async fn spoil(server: &RedisServer, spoiled: usize) -> (String, Arc<AtomicUsize>) {
-    let listener = net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
+/// Changes the watched value before each of the first `spoiled` transactions. Returns how many transactions there were.
+fn spoil(proxy: &Proxy, server: &RedisServer, spoiled: usize) -> Arc<AtomicUsize> {
     let transactions = Arc::new(AtomicUsize::new(0));
-    let (client, all) = (server.client(), transactions.clone());
-    let server = ("127.0.0.1", server.port());
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            let far = TcpStream::connect(server).await.expect("a server");
-            let other = client.get_multiplexed_async_connection().await;
-            let (mut other, all) = (other.expect("a connection"), all.clone());
-            let (mut from_near, mut to_near) = near.into_split();
-            let (mut from_far, mut to_far) = far.into_split();
-            tokio::spawn(async move { copy(&mut from_far, &mut to_near).await });
-            tokio::spawn(async move {
-                let mut buffer = vec![0; 1 << 16];
-                while let Ok(size @ 1..) = from_near.read(&mut buffer).await {
-                    let sent = &buffer[..size];
-                    let begins = sent.windows(5).any(|word| word == b"SET\r\n");
-                    if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
-                        // The value stays the same, but it was written.
-                        let mut change = redis::pipe();
-                        change.cmd("APPEND").arg("throttle:{a}").arg("x").ignore();
-                        change.cmd("DEL").arg("throttle:{a}").ignore();
-                        change.exec_async(&mut other).await.expect("a change");
-                    }
-                    if to_far.write_all(sent).await.is_err() {
-                        break;
-                    }
-                }
-            });
+    let all = transactions.clone();
+    let mut other = server.client().get_connection().expect("a connection");
+    proxy.inspect(move |sent| {
+        let begins = sent.windows(5).any(|word| word == b"SET\r\n");
+        if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
+            // The value stays the same, but it was written.
+            let mut change = redis::pipe();
+            change.cmd("APPEND").arg("throttle:{a}").arg("x").ignore();
+            change.cmd("DEL").arg("throttle:{a}").ignore();
+            change.exec(&mut other).expect("a change");
         }
+        None
     });
-    (format!("redis://127.0.0.1:{port}/"), transactions)
+    transactions
 }
 
 #[tokio::test]
 async fn a_call_that_is_overtaken_tries_again_and_fails_after_fifty_times() {
     for (spoiled, least, left) in [(7, 8, 1), (120, 121, 1), (usize::MAX, 50, 2)] {
         let server = RedisServer::start();
-        let (url, transactions) = spoil(&server, spoiled).await;
-        let store = connect(&url).await;
+        let proxy = Proxy::start(server.port());
+        let transactions = spoil(&proxy, &server, spoiled);
+        let store = connect(&proxy.url()).await;
         let store = store.scripting(false).expect("its own connections");
         // On a busy machine, a request that is polled too late would call once more.
         let unhurried = under(&["2/h"]).guard(Duration::from_secs(2));

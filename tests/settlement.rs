@@ -42,11 +42,6 @@ async fn on_each_store<F: Future>(redis: &RedisServer, test: impl Fn(Limiter) ->
     }
 }
 
-/// Waits for at most five seconds.
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(5 * SECOND, future).await.expect("no wait")
-}
-
 /// A request that waits departs at once when another costs less in the end, and then not more do.
 #[tokio::test]
 async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_they_cost_something() {
@@ -65,9 +60,8 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
         let waiting = [(); 5].map(|()| tokio::spawn(limiter.acquire("a").cost_of("tokens", 30)));
         sleep(SECOND / 5).await;
         for _ in 0..6 {
-            soon(limiter.acquire("a").cost_of("tokens", 0))
-                .await
-                .expect("a permit");
+            let free = limiter.acquire("a").cost_of("tokens", 0);
+            bounded(free).await.expect("a permit");
         }
         // One request is kept for the first of those that wait.
         assert!(!attempt(0).await.unwrap().is_granted());
@@ -76,7 +70,11 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
 
         charge.settle("tokens", 30).unwrap();
         let [first, others @ ..] = waiting;
-        let departed = soon(first).await.unwrap().expect("a permit").into_charge();
+        let departed = bounded(first)
+            .await
+            .unwrap()
+            .expect("a permit")
+            .into_charge();
         assert_eq!(departed.cost_of("tokens"), Some(30));
         assert_eq!(left(&limiter).await, (0, Some(40)));
         others.iter().for_each(|it| it.abort());
@@ -116,21 +114,17 @@ async fn a_request_that_needs_two_units_is_not_starved() {
 async fn what_cannot_be_charged_or_settled_says_why_and_records_nothing() {
     let redis = RedisServer::start();
     on_each_store(&redis, async |limiter| {
-        for (cost, problem) in [
-            (
-                Cost::default(),
-                "the request names no cost in tokens, and the quota has no default cost",
-            ),
-            (
-                Cost::default().of("bytes", 1),
-                "the request names a cost in bytes, and the quotas count requests, tokens",
-            ),
-            (Cost::from(0).of("tokens", 0), "a cost of 0 is no request"),
-            (
-                Cost::default().of("tokens", 101),
-                "a cost of 101 tokens can never depart, as the quotas hold 100",
-            ),
-        ] {
+        let all = "the request names no cost in tokens, and the quota has no default cost
+the request names a cost in bytes, and the quotas count requests, tokens
+a cost of 0 is no request
+a cost of 101 tokens can never depart, as the quotas hold 100";
+        let bytes = Cost::default().of("bytes", 1);
+        let (none, many) = (
+            Cost::from(0).of("tokens", 0),
+            Cost::default().of("tokens", 101),
+        );
+        let costs = [Cost::default(), bytes, none, many];
+        for (cost, problem) in costs.into_iter().zip(all.lines()) {
             let error = limiter.acquire("a").cost(cost).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidCost);
             assert_eq!(error.to_string(), problem);
@@ -169,26 +163,22 @@ async fn requests_that_wait_while_the_units_change_keep_what_they_cost() {
     let limiter = limiter(60 * SECOND, 1, 100, FailingStore::new(MemoryStore::new()));
     depart(&limiter, 10).await;
     let waits = |tokens| tokio::spawn(limiter.acquire("a").cost_of("tokens", tokens));
-    let change = async |unit, default| {
+    let change = async |other: Quota| {
         sleep(SECOND / 5).await;
-        let other = Quota::per_minute(20).unit(unit);
-        let other = match default {
-            true => other.default_cost(2),
-            false => other,
-        };
         let quotas = [Quota::per_minute(100).unit("tokens"), other];
         limiter.set_quotas(quotas).unwrap();
     };
     let both = waits(30);
-    change("images", true).await;
-    let charge = soon(both).await.unwrap().unwrap().into_charge();
+    let other = |unit| Quota::per_minute(20).unit(unit);
+    change(other("images").default_cost(2)).await;
+    let charge = bounded(both).await.unwrap().unwrap().into_charge();
     assert_eq!(charge.cost_of("tokens"), Some(30));
     assert_eq!(charge.cost_of("images"), Some(2));
 
     let waits = waits(90);
-    change("bytes", false).await;
+    change(other("bytes")).await;
     assert_eq!(
-        soon(waits).await.unwrap().unwrap_err().to_string(),
+        bounded(waits).await.unwrap().unwrap_err().to_string(),
         "the request names no cost in bytes, and the quota has no default cost"
     );
 }
@@ -207,9 +197,7 @@ async fn lost_answers_to_corrections_only_make_the_limiter_stricter() {
         proxy.cut_reply(b"EVALSHA", 0);
         let cut = proxy.cut_replies();
         charge.settle("tokens", actual).unwrap();
-        while proxy.cut_replies() == cut {
-            sleep(Duration::from_millis(5)).await;
-        }
+        eventually("it is cut", async || proxy.cut_replies() > cut).await;
         sleep(SECOND).await;
         let (_, tokens) = left(&limiter).await;
         let used = 10_000 - tokens.unwrap();

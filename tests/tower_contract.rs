@@ -125,12 +125,6 @@ impl Strict {
         gate.is_open = is_open;
         gate.wakers.drain(..).for_each(Waker::wake);
     }
-
-    /// The paths that were called, in order, and when.
-    fn calls(&self) -> (Vec<String>, History) {
-        let (paths, at): (_, Vec<_>) = self.gate().calls.iter().cloned().unzip();
-        (paths, at.into_iter().collect())
-    }
 }
 
 impl Clone for Strict {
@@ -251,34 +245,15 @@ where
         }
     });
     let sent = (0..40).map(|number| service.clone().oneshot(get(&format!("/{number}"))));
-    let answers = timeout(60 * SECOND, join_all(sent)).await;
+    // Permits that expire are given back, so that each window is full.
+    let answers = timeout(9 * SECOND, join_all(sent)).await;
     flutter.abort();
     for answer in answers.expect("an end") {
         answer.expect("an answer");
     }
-    let history = strict.calls().1;
+    let history: History = strict.gate().calls.iter().map(|it| it.1).collect();
     assert_eq!(history.len(), 40);
     history.assert_at_most(5, SECOND);
-    assert_eq!(strict.gate().set_aside, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_that_gets_ready_too_late_is_called_with_another_permit() {
-    let strict = Strict::default();
-    let service = layer(per_second(1)).layer(strict.clone());
-    let begun = Instant::now();
-    let late = start(&service, "/late").await;
-    sleep(GUARD * 50).await;
-    assert!(strict.gate().calls.is_empty());
-    strict.set_open(true);
-    late.await.expect("no panic").expect("an answer");
-    // The permit at 0 was given back, so the late request need not wait; the next one counts from then on.
-    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
-    let next = start(&service, "/next").await;
-    next.await.expect("no panic").expect("an answer");
-    let (paths, history) = strict.calls();
-    assert_eq!(paths, ["/late", "/next"]);
-    history.assert_at_most(1, SECOND);
     assert_eq!(strict.gate().set_aside, 0);
 }
 
@@ -334,8 +309,9 @@ async fn a_request_that_waits_for_its_permit_again_keeps_no_shared_service() {
     }
     strict.set_open(true);
     paused.await.expect("no panic").expect("an answer");
-    let paths = strict.calls().0;
-    assert_eq!(paths, ["/other", "/other", "/other", "/paused"]);
+    let gate = strict.gate();
+    let paths = gate.calls.iter().map(|it| &*it.0);
+    assert!(paths.eq(["/other", "/other", "/other", "/paused"]));
 }
 
 #[tokio::test(start_paused = true)]

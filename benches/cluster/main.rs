@@ -9,14 +9,13 @@
 
 use std::time::Duration;
 
-use support::cluster::Cluster;
-use support::keyspace;
+use support::cluster::{self, Cluster};
 use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Meter, Output, Rounds, Table, begin, count, figure, load, measure, ratio, text, turns,
+    Meter, Output, Rounds, Table, count, figure, load, measure, ratio, text, turns,
 };
 
 const ROUNDS: usize = 7;
@@ -64,7 +63,7 @@ impl Contestant {
 
 async fn run(output: &mut Output) -> anyhow::Result<()> {
     let single = [RedisServer::start()];
-    let one = [keyspace::start_cluster().await];
+    let one = [cluster::start_one().await];
     let three = Cluster::start_with(0);
     let without = RedisStore::connect(&single[0].url()).await?;
     let of_one = RedisStore::connect_cluster([one[0].url()]).await?;
@@ -77,7 +76,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let [mut rates, mut costs] = Rounds::several(contestants.len());
     for (round, place) in turns(ROUNDS, contestants.len()) {
         let contestant = &mut contestants[place];
-        begin(contestant.name);
+        eprintln!("{}", contestant.name);
         let before = contestant.cpu().await?;
         let limiter = contestant.limiter.clone();
         let load = load(CALLERS, output.time(TIME), move || {
@@ -109,7 +108,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             count(1e6 / cost),
         ]);
     }
-    output.table(&table);
+    println!("{table}");
     let claim = "CPU time per permit, three primaries to one";
     output.at_most(claim, costs.ratio(2, 1), 1.3);
     Ok(())

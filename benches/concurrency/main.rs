@@ -16,7 +16,7 @@ use support::redis_server::RedisServer;
 use tower_throttle::key::Key;
 use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Output, Rounds, Script, Table, begin, connect, count, load, measure, ratio, store, text, turns,
+    Output, Rounds, Script, Table, connect, count, load, measure, ratio, store, text, turns,
 };
 
 const ROUNDS: usize = 5;
@@ -66,7 +66,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         "work | places by | places per s | relative to the sorted set | most in progress",
     );
     for work in WORK {
-        begin(&format!("work of {work:?}"));
+        eprintln!("work of {work:?}");
         let counts = all.each_ref().map(|_| Arc::new(InProgress::default()));
         let mut rates = Rounds::new(all.len());
         for (_, place) in turns(ROUNDS, all.len()) {
@@ -93,7 +93,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             ]);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

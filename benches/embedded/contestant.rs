@@ -2,12 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::Body;
-use governor::RateLimiter;
 use http::{Request, Response, StatusCode};
 use tokio::runtime::Handle;
 use tower::limit::RateLimitLayer;
@@ -33,7 +31,6 @@ const NAME: &str = "api.example.com";
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     pub(crate) is_layer: bool,
-    pub(crate) is_bound: bool,
     /// Creates the calls of one thread; those of all threads share a limiter.
     pub(crate) start: Box<dyn Fn() -> Calls>,
 }
@@ -43,28 +40,22 @@ pub(crate) type Calls = Box<dyn FnMut(u64) -> u64 + Send>;
 
 impl Contestant {
     pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
-        let contestant = |name, is_bound, start| Self {
+        let contestant = |name, start| Self {
             name,
             is_layer: false,
-            is_bound,
             start,
         };
         let (gcra, log) = (gcra()?, log()?);
         let mut all = vec![
-            contestant(
-                "tower-throttle, GCRA, try_acquire",
-                true,
-                try_acquire(&gcra),
-            ),
-            contestant(ACQUIRE, true, acquire(&gcra)),
+            contestant("tower-throttle, GCRA, try_acquire", try_acquire(&gcra)),
+            contestant(ACQUIRE, acquire(&gcra)),
             contestant(
                 "tower-throttle, sliding log, try_acquire",
-                false,
                 try_acquire(&log),
             ),
-            contestant("tower-throttle, sliding log, acquire", false, acquire(&log)),
-            contestant(GOVERNOR, false, governor()?),
-            contestant("leaky-bucket 1.1, try_acquire", false, leaky_bucket()),
+            contestant("tower-throttle, sliding log, acquire", acquire(&log)),
+            contestant(GOVERNOR, governor()?),
+            contestant("leaky-bucket 1.1, try_acquire", leaky_bucket()),
         ];
         let ours = |limiter: &Limiter| {
             let layer = ThrottleLayer::new(limiter.clone());
@@ -79,17 +70,17 @@ impl Contestant {
         let governor = GovernorLayer::new(config.context("the burst or the period is zero")?);
         let tower = RateLimitLayer::new(u64::from(BURST) * 1_000, Duration::from_secs(1));
         all.extend([
-            Self::layer("none", false, || service_fn(answer)),
-            Self::layer("Throttle, GCRA", true, with(ours(&gcra))),
-            Self::layer("Throttle, sliding log", false, with(ours(&log))),
-            Self::layer("Throttle, GCRA, with Departure", false, with(reported)),
-            Self::layer("tower 0.5, RateLimit", false, with(tower)),
-            Self::layer("tower_governor 0.8", false, with(governor)),
+            Self::layer("none", || service_fn(answer)),
+            Self::layer("Throttle, GCRA", with(ours(&gcra))),
+            Self::layer("Throttle, sliding log", with(ours(&log))),
+            Self::layer("Throttle, GCRA, with Departure", with(reported)),
+            Self::layer("tower 0.5, RateLimit", with(tower)),
+            Self::layer("tower_governor 0.8", with(governor)),
         ]);
         Ok(all)
     }
 
-    fn layer<S, B>(name: &'static str, is_bound: bool, service: impl Fn() -> S + 'static) -> Self
+    fn layer<S, B>(name: &'static str, service: impl Fn() -> S + 'static) -> Self
     where
         S: Service<Request<()>, Response = Response<B>, Error: Into<BoxError>> + Send + 'static,
     {
@@ -106,7 +97,6 @@ impl Contestant {
         Self {
             name,
             is_layer: true,
-            is_bound,
             start: Box::new(start),
         }
     }
@@ -168,10 +158,8 @@ fn acquire(limiter: &Limiter) -> Box<dyn Fn() -> Calls> {
 }
 
 fn governor() -> anyhow::Result<Box<dyn Fn() -> Calls>> {
-    let burst = NonZeroU32::new(BURST).context("the burst is zero")?;
-    let between = Duration::from_micros(1);
-    let quota = governor::Quota::with_period(between).context("the period is zero")?;
-    let limiter = std::sync::Arc::new(RateLimiter::dashmap(quota.allow_burst(burst)));
+    let limiter = tower_throttle_benches::governor(BURST, Duration::from_micros(1))?;
+    let limiter = std::sync::Arc::new(limiter);
     Ok(Box::new(move || {
         let (limiter, key) = (limiter.clone(), NAME.to_owned());
         Box::new(move |calls| {

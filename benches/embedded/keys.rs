@@ -1,10 +1,8 @@
 //! Measures permits on random keys of a million.
 
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use governor::RateLimiter;
+use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
@@ -26,12 +24,10 @@ type Visit = Box<dyn Fn(&[usize]) -> usize>;
 pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
     let keys = output.count(KEYS) as usize;
     let gcra = Algorithm::Gcra { burst: LIMIT };
+    let (gcra, log) = (ours(gcra, keys)?, ours(Algorithm::SlidingLog, keys)?);
     let all = [
-        ("tower-throttle, GCRA, try_acquire", ours(gcra, keys)?),
-        (
-            "tower-throttle, sliding log, try_acquire",
-            ours(Algorithm::SlidingLog, keys)?,
-        ),
+        ("tower-throttle, GCRA, try_acquire", gcra),
+        ("tower-throttle, sliding log, try_acquire", log),
         (GOVERNOR, governor(keys)?),
     ];
     let each: Vec<usize> = (0..keys).collect();
@@ -44,11 +40,10 @@ pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
     }
     let mut times = Rounds::new(all.len());
     let mut departures = vec![1; keys];
-    let mut visits = Vec::new();
-    for (turn, (round, place)) in turns(ROUNDS, all.len()).enumerate() {
-        if turn % all.len() == 0 {
-            let mut random = SmallRng::seed_from_u64(round as u64);
-            visits = (0..BLOCK).map(|_| random.random_range(0..keys)).collect();
+    for (round, place) in turns(ROUNDS, all.len()) {
+        let mut random = SmallRng::seed_from_u64(round as u64);
+        let visits: Vec<_> = (0..BLOCK).map(|_| random.random_range(0..keys)).collect();
+        if place == 0 {
             visits.iter().for_each(|key| departures[*key] += 1);
         }
         let (name, visit) = &all[place];
@@ -64,16 +59,11 @@ pub(crate) fn measure(output: &mut Output) -> anyhow::Result<()> {
         "call | ns per permit | relative to governor | heap bytes per key",
     );
     for (place, (name, _)) in all.iter().enumerate() {
-        let to_governor = times.ratio(place, all.len() - 1);
-        let bytes = figure(bytes[place]);
-        table.row([
-            text(*name),
-            figure(times.median(place)),
-            ratio(to_governor),
-            bytes,
-        ]);
+        let time = figure(times.median(place));
+        let to_governor = ratio(times.ratio(place, all.len() - 1));
+        table.row([text(*name), time, to_governor, figure(bytes[place])]);
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
@@ -94,9 +84,7 @@ fn ours(algorithm: Algorithm, keys: usize) -> anyhow::Result<Visit> {
 }
 
 fn governor(keys: usize) -> anyhow::Result<Visit> {
-    let limit = NonZeroU32::new(LIMIT).context("the limit is zero")?;
-    let quota = governor::Quota::with_period(HOUR / LIMIT).context("the window is zero")?;
-    let limiter = RateLimiter::dashmap(quota.allow_burst(limit));
+    let limiter = tower_throttle_benches::governor(LIMIT, HOUR / LIMIT)?;
     let keys: Vec<String> = names(keys).collect();
     Ok(Box::new(move |visits| {
         let granted = visits

@@ -17,8 +17,8 @@ use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 use tower_throttle_benches::{
-    Departures, Meter, Output, Peer, Rate, Rounds, Script, Table, begin, connect, figure, measure,
-    quantile, ratio, text, turns,
+    Departures, Meter, Output, Peer, Rounds, Script, Table, connect, figure, measure, quantile,
+    ratio, text, turns,
 };
 
 const ROUNDS: usize = 7;
@@ -28,10 +28,7 @@ const BLOCK: u32 = 250;
 const MOST_TO_SCRIPT: f64 = 1.1;
 
 /// The limit of all but the shortest log. A window is far longer than the calls in it take.
-const RATE: Rate = Rate {
-    limit: 100_000,
-    window: Duration::from_secs(1),
-};
+const RATE: Quota = Quota::per_second(100_000);
 
 struct Call {
     name: String,
@@ -48,8 +45,7 @@ enum Kind {
 struct Ours {
     limiter: Limiter,
     departures: Departures,
-    limit: u32,
-    window: Duration,
+    quota: Quota,
     tokens: Option<Tokens>,
 }
 
@@ -71,7 +67,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let calls = output.count(CALLS) as usize;
     let [mut p50, mut p99, mut script, mut cpu, mut bytes] = Rounds::several(all.len());
     for round in 0..=ROUNDS {
-        begin(&format!("round {round} of {ROUNDS}"));
+        eprintln!("round {round} of {ROUNDS}");
         let mut times = vec![Vec::with_capacity(calls); all.len()];
         for (_, place) in turns(calls, all.len()) {
             let start = Instant::now();
@@ -115,10 +111,10 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             output.at_most(claim, to_gcra, MOST_TO_SCRIPT);
         }
         if let Kind::Ours(ours) = &call.kind {
-            ours.departures.check(ours.limit, ours.window)?;
+            ours.departures.check(&ours.quota)?;
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
@@ -137,8 +133,7 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
     for peer in Peer::scripts(connection, RATE).await? {
         all.push(call(peer.name, Kind::Peer(peer)));
     }
-    let Rate { limit, window } = RATE;
-    let quota = Quota::new(limit, window);
+    let (limit, window) = (RATE.limit(), RATE.window());
     let gcra = Algorithm::Gcra { burst: limit };
     let fixed = Algorithm::FixedWindow {
         start: WindowStart::Clock,
@@ -149,10 +144,10 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
     let quotas = [
         ("sliding log, N = 10", log(10), None),
         ("sliding log, N = 10,000", log(10_000), None),
-        ("GCRA", quota.algorithm(gcra), None),
-        ("fixed window", quota.algorithm(fixed), None),
-        ("requests and tokens", quota, estimated),
-        ("requests and tokens, corrected", quota, corrected),
+        ("GCRA", RATE.algorithm(gcra), None),
+        ("fixed window", RATE.algorithm(fixed), None),
+        ("requests and tokens", RATE, estimated),
+        ("requests and tokens, corrected", RATE, corrected),
     ];
     for (name, quota, tokens) in quotas {
         let mut limiter = Limiter::builder()
@@ -169,8 +164,7 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
         let ours = Ours {
             limiter: limiter.build()?,
             departures: Departures::default(),
-            limit: quota.limit(),
-            window: quota.window(),
+            quota,
             tokens,
         };
         all.push(Call {

@@ -9,7 +9,7 @@ use tower_throttle::{Decision, Limiter, LimiterBuilder, Quota};
 
 use crate::departures::Departures;
 use crate::load::load;
-use crate::peers::{Peer, Rate};
+use crate::peers::Peer;
 use crate::redis::store;
 use support::redis_server::RedisServer;
 
@@ -32,11 +32,10 @@ impl Contestant {
     /// A limiter of this crate first, then all peers, in a fixed order.
     pub async fn beside_peers(
         server: &RedisServer,
-        rate: Rate,
+        rate: Quota,
         change: fn(LimiterBuilder) -> LimiterBuilder,
     ) -> anyhow::Result<Vec<Self>> {
-        let quota = Quota::new(rate.limit, rate.window);
-        let limiter = Limiter::builder().store(store(server).await?).quota(quota);
+        let limiter = Limiter::builder().store(store(server).await?).quota(rate);
         let limiter = change(limiter).build()?;
         let peers = Peer::all(server, rate).await?;
         let peers = peers.into_iter().map(Self::Peer);

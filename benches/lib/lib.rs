@@ -7,7 +7,6 @@
 mod contestant;
 mod departures;
 mod load;
-pub mod migrating;
 mod output;
 mod peers;
 mod redis;
@@ -20,10 +19,10 @@ use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::contestant::{Contestant, Recorded};
-pub use self::departures::Departures;
+pub use self::departures::{Departures, fill};
 pub use self::load::{Load, load};
 pub use self::output::{Options, Output, Table, count, figure, ratio, text};
-pub use self::peers::{Peer, Rate};
+pub use self::peers::{Peer, governor};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 
@@ -58,9 +57,4 @@ pub fn measure_into(
     })?;
     output.finish();
     Ok(())
-}
-
-/// Reports the current part on stderr.
-pub fn begin(part: &str) {
-    eprintln!("{part}");
 }

@@ -15,7 +15,7 @@ pub struct Options {
     bench: bool,
 }
 
-/// Prints tables as they are ready, and the bounds at the end.
+/// Prints the bounds at the end.
 pub struct Output {
     options: Options,
     bounds: Vec<String>,
@@ -50,9 +50,6 @@ fn number(value: f64, places: usize) -> String {
     }
 }
 
-/// Divisor of times and counts with `--quick`.
-const QUICK: u32 = 10;
-
 impl Output {
     pub fn new(options: Options) -> Self {
         Self {
@@ -71,11 +68,7 @@ impl Output {
     }
 
     fn divisor(&self) -> u32 {
-        if self.options.quick { QUICK } else { 1 }
-    }
-
-    pub fn table(&self, table: &Table) {
-        println!("{table}");
+        if self.options.quick { 10 } else { 1 }
     }
 
     pub fn at_most(&mut self, claim: impl fmt::Display, value: f64, most: f64) {

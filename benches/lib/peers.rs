@@ -1,4 +1,4 @@
-//! Limiters that call Redis for each permit: [`Peer`].
+//! Limiters of others: [`Peer`], which calls Redis for each permit, and [`governor`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use governor::DefaultKeyedRateLimiter;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use throttled::{RateLimiter as _, RedisRateLimiter};
+use tower_throttle::Quota;
 
 use crate::redis::{Script, connect};
 use support::redis_server::RedisServer;
-
-#[derive(Clone, Copy)]
-pub struct Rate {
-    pub limit: u32,
-    pub window: Duration,
-}
 
 /// A limiter that calls Redis for each permit, and its rate.
 ///
@@ -26,7 +22,7 @@ pub struct Rate {
 #[derive(Clone)]
 pub struct Peer {
     pub name: &'static str,
-    rate: Rate,
+    rate: Quota,
     scheme: Scheme,
 }
 
@@ -40,7 +36,7 @@ enum Scheme {
 
 impl Peer {
     /// All peers, each with its own connection.
-    pub async fn all(server: &RedisServer, rate: Rate) -> anyhow::Result<Vec<Self>> {
+    pub async fn all(server: &RedisServer, rate: Quota) -> anyhow::Result<Vec<Self>> {
         let mut all = Self::scripts(&connect(server).await?, rate).await?;
         let config = ConnectionManagerConfig::new().set_response_timeout(None);
         let manager = ConnectionManager::new_with_config(server.client(), config).await?;
@@ -55,7 +51,7 @@ impl Peer {
     /// The peers that are scripts, on this connection.
     pub async fn scripts(
         connection: &MultiplexedConnection,
-        rate: Rate,
+        rate: Quota,
     ) -> anyhow::Result<Vec<Self>> {
         let script = async |text| Script::load(connection.clone(), text).await;
         let sorted_set = script(include_str!("peers/sorted_set.lua")).await?;
@@ -73,8 +69,8 @@ impl Peer {
     pub async fn ask(&self, key: &str) -> anyhow::Result<bool> {
         // Unique within this process.
         static MEMBER: AtomicU64 = AtomicU64::new(0);
-        let Rate { limit, window } = self.rate;
-        let window = window.as_micros() as u64;
+        let limit = self.rate.limit();
+        let window = self.rate.window().as_micros() as u64;
         let between = (window / u64::from(limit)).max(1);
         let (script, arguments) = match &self.scheme {
             Scheme::SortedSet(script) => {
@@ -84,8 +80,8 @@ impl Peer {
             Scheme::Hash(script) => (script, vec![window, (window / 10).max(1), limit.into()]),
             Scheme::Gcra(script) => (script, vec![between, between * u64::from(limit - 1)]),
             Scheme::Throttled(limiter) => {
-                let quota = self.rate.of_throttled()?;
-                return Ok(limiter.check(key, quota).await?.is_allowed());
+                let rate = of_throttled(self.rate)?;
+                return Ok(limiter.check(key, rate).await?.is_allowed());
             }
         };
         let granted: u8 = script.send(script.call(key).arg(&arguments)).await?;
@@ -93,16 +89,21 @@ impl Peer {
     }
 }
 
-impl Rate {
-    /// That crate takes a rate per second, minute or hour, and a separate burst.
-    fn of_throttled(self) -> anyhow::Result<throttled::Quota> {
-        let whole = |rate: f64| NonZeroU32::new(rate as u32).context("the rate is zero");
-        let limit = f64::from(self.limit);
-        let per_second = limit / self.window.as_secs_f64();
-        let quota = match per_second >= 1.0 {
-            true => throttled::Quota::per_second(whole(per_second)?),
-            false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
-        };
-        Ok(quota.with_burst(whole(limit)?))
-    }
+/// That crate takes a rate per second, minute or hour, and a separate burst.
+fn of_throttled(rate: Quota) -> anyhow::Result<throttled::Quota> {
+    let whole = |rate: f64| NonZeroU32::new(rate as u32).context("the rate is zero");
+    let limit = f64::from(rate.limit());
+    let per_second = limit / rate.window().as_secs_f64();
+    let quota = match per_second >= 1.0 {
+        true => throttled::Quota::per_second(whole(per_second)?),
+        false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
+    };
+    Ok(quota.with_burst(whole(limit)?))
+}
+
+/// A limiter of that crate, whose keys have no shared state.
+pub fn governor(burst: u32, interval: Duration) -> anyhow::Result<DefaultKeyedRateLimiter<String>> {
+    let quota = governor::Quota::with_period(interval).context("the interval is zero")?;
+    let burst = NonZeroU32::new(burst).context("the burst is zero")?;
+    Ok(governor::RateLimiter::dashmap(quota.allow_burst(burst)))
 }

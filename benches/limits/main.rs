@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use futures_util::future::try_join_all;
 use support::redis_server::RedisServer;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 use tower_throttle::key::Key;
 use tower_throttle::{Decision, Limiter, Permit, Quota};
 use tower_throttle_benches::{
-    Departures, Meter, Output, Rounds, Table, Traffic, begin, count, figure, measure, ratio, store,
+    Departures, Meter, Output, Rounds, Table, Traffic, count, figure, fill, measure, ratio, store,
     text, turns,
 };
 
@@ -33,9 +33,8 @@ const CALLS: usize = 50;
 /// Keys with one quota. The first is full, the others have room.
 struct Keys {
     limiter: Limiter,
-    limit: u32,
-    window: Duration,
-    all: Vec<(Key, Departures)>,
+    quota: Quota,
+    all: Vec<Key>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -48,12 +47,12 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let window = output.time(WINDOW);
     let mut keys = Vec::new();
     for limit in LIMITS {
-        keys.push(Keys::new(&server, limit, window).await?);
+        keys.push(Keys::new(&server, Quota::new(limit, window)).await?);
     }
-    begin("filling the logs");
+    eprintln!("filling the logs");
     let start = Instant::now();
-    try_join_all(keys.iter().map(|keys| keys.fill(start))).await?;
-    begin("limits in turns");
+    let departures = try_join_all(keys.iter().map(|keys| keys.fill(start))).await?;
+    eprintln!("limits in turns");
     let [mut takes, mut waits] = Rounds::several(LIMITS.len());
     for (_, place) in turns(usize::MAX, LIMITS.len()) {
         // No departure has expired until then.
@@ -76,55 +75,35 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         let claim = format!("N = 10,000 to N = 10, time in Redis of a {path}");
         output.at_most(claim, rounds.ratio(LIMITS.len() - 1, 0), most);
     }
-    for keys in &keys {
-        for (_, departures) in &keys.all {
-            departures.check(keys.limit, keys.window)?;
-        }
+    for (keys, departures) in keys.iter().zip(departures) {
+        departures.iter().try_for_each(|it| it.check(&keys.quota))?;
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
 impl Keys {
-    async fn new(server: &RedisServer, limit: u32, window: Duration) -> anyhow::Result<Self> {
-        let limiter = Limiter::builder()
-            .store(store(server).await?)
-            .quota(Quota::new(limit, window))
-            .denial_cache(0)
-            .build()?;
+    async fn new(server: &RedisServer, quota: Quota) -> anyhow::Result<Self> {
+        let limiter = Limiter::builder().store(store(server).await?).quota(quota);
+        let limit = quota.limit();
         // Room for a block of calls.
         let keys = CALLS.div_ceil(limit as usize / 5) + 1;
         let keys = (0..keys).map(|number| Key::new(format!("limit:{limit}:{number}")));
         Ok(Self {
-            limiter,
-            limit,
-            window,
-            all: keys.map(|key| (key, Departures::default())).collect(),
+            limiter: limiter.denial_cache(0).build()?,
+            quota,
+            all: keys.collect(),
         })
     }
 
     /// Spends the limit of the first key, and four fifths of the others, within two thirds of the window.
-    async fn fill(&self, start: Instant) -> anyhow::Result<()> {
-        let fill = async |number, (key, departures): &(Key, Departures)| {
-            let units = match number {
-                0 => self.limit,
-                _ => self.limit / 5 * 4,
-            };
-            let mut spent = 0;
-            for part in 1..=PARTS {
-                sleep_until((start + self.window * 2 / 3 * part / PARTS).into()).await;
-                let cost = units * part / PARTS - spent;
-                if cost > 0 {
-                    let permit = self.limiter.acquire(key.clone()).cost(cost).await?;
-                    departures.record_cost(&permit, cost);
-                    spent += cost;
-                }
-            }
-            anyhow::Ok(())
-        };
-        let all = self.all.iter().enumerate();
-        try_join_all(all.map(|(number, it)| fill(number, it))).await?;
-        Ok(())
+    async fn fill(&self, start: Instant) -> anyhow::Result<Vec<Departures>> {
+        let (limit, span) = (self.quota.limit(), self.quota.window() * 2 / 3);
+        let fills = self.all.iter().enumerate().map(|(number, key)| {
+            let units = if number == 0 { limit } else { limit / 5 * 4 };
+            fill(&self.limiter, key, units, PARTS, (start, span))
+        });
+        try_join_all(fills).await
     }
 
     /// Microseconds in Redis per permit. Gives the departures back.
@@ -132,10 +111,10 @@ impl Keys {
         let before = meter.read().await?;
         let mut permits = Vec::new();
         for call in 0..CALLS {
-            let (key, _) = &self.all[1 + call % (self.all.len() - 1)];
+            let key = &self.all[1 + call % (self.all.len() - 1)];
             match self.limiter.try_acquire(key.clone()).await? {
                 Decision::Granted(permit) => permits.push(permit),
-                _ => bail!("a key with room refuses, N = {}", self.limit),
+                _ => bail!("a key with room refuses, N = {}", self.quota.limit()),
             }
         }
         let after = meter.read().await?;
@@ -150,7 +129,7 @@ impl Keys {
 
     /// Microseconds in Redis per request that has to wait.
     async fn waits(&self, meter: &mut Meter) -> anyhow::Result<f64> {
-        let (key, _) = &self.all[0];
+        let key = &self.all[0];
         let mut micros = 0.0;
         for _ in 0..CALLS {
             let before = meter.read().await?;

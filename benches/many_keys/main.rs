@@ -10,20 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::redis_server::RedisServer;
+use tower_throttle::Quota;
 use tower_throttle::key::Key;
 use tower_throttle_benches::{
-    Contestant, Departures, Meter, Output, Rate, Recorded, Rounds, Table, begin, count, figure,
-    measure, ratio, text, turns,
+    Contestant, Departures, Meter, Output, Recorded, Rounds, Table, count, figure, measure, ratio,
+    text, turns,
 };
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;
 const ROUNDS: usize = 3;
 const TIME: Duration = Duration::from_secs(3);
-const RATE: Rate = Rate {
-    limit: 2,
-    window: Duration::from_secs(30),
-};
+const RATE: Quota = Quota::new(2, Duration::from_secs(30));
 const LEAST_RATIO: f64 = 1.7;
 
 fn main() -> anyhow::Result<()> {
@@ -37,7 +35,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let all = Contestant::beside_peers(&server, RATE, |it| it.denial_cache(0)).await?;
     let [mut rate, mut permits, mut calls, mut script, mut bytes] = Rounds::several(all.len());
     for (round, place) in turns(ROUNDS, all.len()) {
-        begin(all[place].name());
+        eprintln!("{}", all[place].name());
         server.command::<()>(&["FLUSHALL", "SYNC"]);
         // A limiter keeps nothing about the users of an earlier round.
         let users = Arc::new((0..USERS).map(|user| recorded(round, user)).collect());
@@ -47,7 +45,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             .await?;
         let traffic = meter.since(&mark).await?.per(done.count);
         for departures in users.iter().filter_map(|(_, it)| it.as_ref()) {
-            departures.check(RATE.limit, RATE.window)?;
+            departures.check(&RATE)?;
         }
         rate.push(place, done.decisions);
         permits.push(place, done.permits);
@@ -71,7 +69,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             figure(bytes.median(place)),
         ]);
     }
-    output.table(&table);
+    println!("{table}");
     let claim = "many keys, 512 callers, decisions to the best peer";
     output.at_least(claim, rate.ratio_to_most(), LEAST_RATIO);
     Ok(())

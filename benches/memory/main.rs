@@ -8,17 +8,15 @@
 //! A limiter creates its state on a separate `redis-server`. Memory is the length of the values, and the `MEMORY USAGE` of
 //! the keys.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures_util::future::try_join_all;
 use support::redis_server::RedisServer;
-use tokio::time::{Instant, sleep_until};
+use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::{
-    Departures, Output, Table, begin, count, figure, measure, store, text,
-};
+use tower_throttle_benches::{Output, Table, count, figure, fill, measure, store, text};
 
 const USERS: u64 = 100;
 /// User numbers have six digits.
@@ -59,7 +57,7 @@ async fn users(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> 
         "state | value | MEMORY USAGE",
     );
     for (state, algorithm, requests) in algorithms {
-        begin(state);
+        eprintln!("{state}");
         let quota = Quota::new(2, Duration::from_secs(30)).algorithm(algorithm);
         let limiter = Limiter::builder().store(store(server).await?).quota(quota);
         let limiter = limiter.build()?;
@@ -78,7 +76,7 @@ async fn users(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> 
             output.at_most(claim, value, MOST_BYTES_OF_USER);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
@@ -87,10 +85,10 @@ async fn logs(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
         "bytes of a full log",
         "N | value | MEMORY USAGE | per request",
     );
-    begin("filling logs");
+    eprintln!("filling logs");
     server.command::<()>(&["FLUSHALL", "SYNC"]);
     let store = store(server).await?;
-    try_join_all(LIMITS.map(|limit| fill(&store, limit))).await?;
+    try_join_all(LIMITS.map(|limit| fill_log(&store, limit))).await?;
     for limit in LIMITS {
         let names: Vec<String> = server.command(&["KEYS", &format!("*{}*", key(limit))]);
         let [value, usage] = bytes(server, &names);
@@ -101,30 +99,26 @@ async fn logs(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
             output.at_most(claim, value, MOST_BYTES_OF_LOG);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 
 /// Spends the limit of a key within its window. Fails if it does not hold.
-async fn fill(store: &RedisStore, limit: u32) -> anyhow::Result<()> {
-    let limiter = Limiter::builder().store(store.clone());
-    let limiter = limiter.quota(Quota::new(limit, WINDOW)).build()?;
-    let (departures, start) = (Departures::default(), Instant::now());
-    for part in 0..PARTS {
-        // Less than a window, so that no departure has expired at the end.
-        sleep_until(start + WINDOW * 9 / 10 * part / PARTS).await;
-        let cost = limit / PARTS;
-        let permit = limiter.acquire(key(limit)).cost(cost).await?;
-        departures.record_cost(&permit, cost);
-    }
-    departures.check(limit, WINDOW)?;
+async fn fill_log(store: &RedisStore, limit: u32) -> anyhow::Result<()> {
+    let quota = Quota::new(limit, WINDOW);
+    let limiter = Limiter::builder().store(store.clone()).quota(quota);
+    let limiter = limiter.build()?;
+    // Less than a window, so that no departure has expired at the end.
+    let span = (Instant::now(), WINDOW * 9 / 10);
+    let departures = fill(&limiter, &key(limit), limit, PARTS, span).await?;
+    departures.check(&quota)?;
     let more = limiter.try_acquire(key(limit)).await?;
     ensure!(!more.is_granted(), "a full log lets a request depart");
     Ok(())
 }
 
-fn key(limit: u32) -> String {
-    format!("limit-{limit}-per-window")
+fn key(limit: u32) -> Key {
+    Key::new(format!("limit-{limit}-per-window"))
 }
 
 /// The mean length of the values of these keys, which are strings, and their mean `MEMORY USAGE` without sampling.

@@ -15,9 +15,7 @@ use support::redis_server::RedisServer;
 use tokio::time::Instant;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::{
-    Meter, Output, Table, Traffic, begin, count, figure, measure, ratio, text,
-};
+use tower_throttle_benches::{Meter, Output, Table, Traffic, count, figure, measure, ratio, text};
 
 const PROCESSES: [u32; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.
@@ -46,7 +44,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     );
     let cases = PROCESSES.map(|count| ALGORITHMS.map(|it| (count, it)));
     for &(processes, (name, algorithm)) in cases.as_flattened() {
-        begin(&format!("{processes} processes, {name}"));
+        eprintln!("{processes} processes, {name}");
         let figures = run_processes(processes, algorithm, output).await?;
         let (permits, calls) = (figures.permits, figures.traffic.calls);
         let per_second = |count: f64| count / figures.time.as_secs_f64();
@@ -74,7 +72,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             output.at_least(claim("granted of the allowed rate"), granted, 0.97);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }
 

@@ -5,17 +5,29 @@
 //! caches that the key is over its limit. `governor` has no shared state; `tower_governor` responds with 429. Figures
 //! and ratios are medians over the rounds.
 
-mod refusing;
-
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use axum::body::Body;
+use governor::DefaultKeyedRateLimiter;
+use http::{Request, Response, StatusCode};
 use support::redis_server::RedisServer;
+use tower::util::BoxService;
+use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::GlobalKeyExtractor;
+use tower_throttle::key::Key;
+use tower_throttle::{Limiter, Quota};
 use tower_throttle_benches::{
-    Meter, Output, Rounds, Table, begin, count, measure, ratio, text, turns,
+    Meter, Output, Peer, Rounds, Table, count, governor, measure, ratio, store, text, turns,
 };
 
-use self::refusing::{Refusing, TOWER_GOVERNOR};
+const HOUR: Duration = Duration::from_secs(3_600);
+const ONCE: Quota = Quota::new(1, HOUR);
+const TOWER_GOVERNOR: &str = "tower_governor 0.8";
 
 const ROUNDS: usize = 9;
 const TIME: Duration = Duration::from_millis(250);
@@ -37,7 +49,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         ensure!(granted == 1, "{}: {granted} granted", limiter.name);
     }
     let [mut rate, mut calls] = Rounds::several(all.len());
-    begin("refusals");
+    eprintln!("refusals");
     for (_, place) in turns(ROUNDS, all.len()) {
         let limiter = &mut all[place];
         let mark = meter.mark().await?;
@@ -69,6 +81,70 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             output.at_least(claim, to_this, LEAST_RATIO);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
+}
+
+/// A limiter, and the key that is over its limit.
+struct Refusing {
+    name: &'static str,
+    by: By,
+}
+
+enum By {
+    Ours(Limiter, Key),
+    Governor(DefaultKeyedRateLimiter<String>, String),
+    Layer(BoxService<Request<()>, Response<Body>, Infallible>),
+    Peer(Peer),
+}
+
+impl Refusing {
+    /// This crate with Redis first.
+    async fn all(server: &RedisServer) -> anyhow::Result<Vec<Self>> {
+        let refusing = |name, by| Self { name, by };
+        let ours = || Limiter::builder().quota(ONCE);
+        let key = Key::new("flood");
+        let redis = ours().store(store(server).await?).build()?;
+        let governor = governor(1, HOUR)?;
+        let config = GovernorConfigBuilder::default()
+            .period(HOUR)
+            .burst_size(1)
+            .key_extractor(GlobalKeyExtractor)
+            .finish();
+        let layer = GovernorLayer::new(config.context("the burst or the period is zero")?);
+        let mut all = vec![
+            refusing("tower-throttle, Redis", By::Ours(redis, key.clone())),
+            refusing("tower-throttle, embedded", By::Ours(ours().build()?, key)),
+            refusing("governor 0.10", By::Governor(governor, "flood".to_owned())),
+            refusing(
+                TOWER_GOVERNOR,
+                By::Layer(BoxService::new(layer.layer(service_fn(answer)))),
+            ),
+        ];
+        for peer in Peer::all(server, ONCE).await? {
+            all.push(refusing(peer.name, By::Peer(peer)));
+        }
+        Ok(all)
+    }
+
+    /// Makes this many requests, and returns the number of permits.
+    async fn granted(&mut self, asked: u32) -> anyhow::Result<u64> {
+        let mut granted = 0;
+        for _ in 0..asked {
+            granted += u64::from(match &mut self.by {
+                By::Ours(limiter, key) => limiter.try_acquire(key.clone()).await?.is_granted(),
+                By::Governor(limiter, key) => limiter.check_key(key).is_ok(),
+                By::Layer(layer) => {
+                    let response = layer.ready().await?.call(Request::new(())).await?;
+                    response.status() != StatusCode::TOO_MANY_REQUESTS
+                }
+                By::Peer(peer) => peer.ask(peer.name).await?,
+            });
+        }
+        Ok(granted)
+    }
+}
+
+fn answer(_: Request<()>) -> Ready<Result<Response<Body>, Infallible>> {
+    ready(Ok(Response::new(Body::empty())))
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use futures_util::future::try_join_all;
-use tower_throttle_benches::{Options, Output, Table, begin, count, measure_into, ratio, text};
+use tower_throttle_benches::{Options, Output, Table, count, measure_into, ratio, text};
 
-use self::trial::{Limit, Replica, Report, Setup};
+use self::trial::{Limit, Replica, Setup};
 
 /// Measures the arrivals at an upstream from replicas that share a limit.
 #[derive(Parser)]
@@ -37,19 +37,12 @@ enum Role {
     Replica(Replica),
 }
 
-struct Row {
-    window: Duration,
-    limit: u32,
-    callers: u32,
-    buffer: Duration,
-    requests: u32,
-}
-
-const ROWS: [Row; 4] = [
-    Row::new(1, 200, 2_000, 60, 4_000),
-    Row::new(1, 50, 1_000, 50, 1_500),
-    Row::new(5, 100, 500, 50, 600),
-    Row::new(1, 1, 10, 50, 25),
+/// W in seconds, N, callers of each process, the buffer in milliseconds, and requests.
+const ROWS: [(u64, u32, u32, u64, u32); 4] = [
+    (1, 200, 2_000, 60, 4_000),
+    (1, 50, 1_000, 50, 1_500),
+    (5, 100, 500, 50, 600),
+    (1, 1, 10, 50, 25),
 ];
 const PROCESSES: u32 = 3;
 /// Delay between the starts of concurrent rows.
@@ -69,63 +62,45 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         "W in s | N | callers | buffer in ms | requests | W + buffer in s | s for N requests | most in any W | \
          store calls per request",
     );
-    let (first, others) = ROWS.split_at(1);
-    for (rows, what) in [(first, "row 1"), (others, "rows 2 to 4 at the same time")] {
-        begin(what);
-        let trials = rows.iter().enumerate().map(async |(place, row)| {
+    let setups = ROWS.map(|(window, limit, callers, buffer, requests)| Setup {
+        limit: Limit {
+            window: Duration::from_secs(window),
+            limit,
+            buffer: Duration::from_millis(buffer),
+        },
+        processes: PROCESSES,
+        callers,
+        requests: output.count(requests),
+        redis: None,
+    });
+    let (first, others) = setups.split_at(1);
+    for (setups, what) in [(first, "row 1"), (others, "rows 2 to 4 at the same time")] {
+        eprintln!("{what}");
+        let trials = setups.iter().enumerate().map(async |(place, setup)| {
             tokio::time::sleep(APART * place as u32).await;
-            row.run(output).await
+            let limit = setup.limit.limit;
+            trial::run(setup, |message| eprintln!("N = {limit}: {message}")).await
         });
         let reports = try_join_all(trials).await?;
-        for (row, report) in rows.iter().zip(reports) {
-            let Row { window, limit, .. } = row;
-            let requests = output.count(row.requests);
+        for (setup, report) in setups.iter().zip(reports) {
+            let (limit, window) = (setup.limit.limit, setup.limit.window);
             let most = report.most_in_window as f64;
             table.row([
                 count(window.as_secs() as u32),
-                count(*limit),
-                text(format!("{PROCESSES} x {}", row.callers)),
-                count(row.buffer.as_millis() as u32),
-                count(requests),
-                ratio((*window + row.buffer).as_secs_f64()),
+                count(limit),
+                text(format!("{PROCESSES} x {}", setup.callers)),
+                count(setup.limit.buffer.as_millis() as u32),
+                count(setup.requests),
+                ratio((window + setup.limit.buffer).as_secs_f64()),
                 ratio(report.seconds_per_window()),
                 count(most),
-                ratio(report.calls.of_scripts() as f64 / f64::from(requests)),
+                ratio(report.calls.of_scripts() as f64 / f64::from(setup.requests)),
             ]);
             let claim = |what| format!("replicas, N = {limit}, W = {window:?}, {what}");
-            let limit = f64::from(*limit);
-            output.at_most(claim("most arrivals in any W"), most, limit);
+            output.at_most(claim("most arrivals in any W"), most, limit.into());
             output.at_most(claim("failed requests"), report.failed as f64, 0.0);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
-}
-
-impl Row {
-    const fn new(window_s: u64, limit: u32, callers: u32, buffer_ms: u64, requests: u32) -> Self {
-        Self {
-            window: Duration::from_secs(window_s),
-            limit,
-            callers,
-            buffer: Duration::from_millis(buffer_ms),
-            requests,
-        }
-    }
-
-    async fn run(&self, output: &Output) -> anyhow::Result<Report> {
-        let setup = Setup {
-            limit: Limit {
-                window: self.window,
-                limit: self.limit,
-                buffer: self.buffer,
-            },
-            processes: PROCESSES,
-            callers: self.callers,
-            requests: output.count(self.requests),
-            redis: None,
-        };
-        let limit = self.limit;
-        trial::run(&setup, |message| eprintln!("N = {limit}: {message}")).await
-    }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use support::redis_server::RedisServer;
 use tower_throttle_benches::{
-    Output, Rounds, Table, begin, count, figure, measure, median, ratio, text, turns,
+    Output, Rounds, Table, count, figure, measure, median, ratio, text, turns,
 };
 
 use self::run::{Kind, Run, run};
@@ -46,7 +46,7 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
     let [mut bytes, mut join, mut wake] = Rounds::several(contestants.len());
     for (_, place) in turns(output.count(ROUNDS) as usize, contestants.len()) {
         let ((waiters, span, times), (kind, name)) = contestants[place];
-        begin(&format!("{waiters} waiters, {name}"));
+        eprintln!("{waiters} waiters, {name}");
         let mut runs = Vec::new();
         for _ in 0..times {
             let server = server.clone();
@@ -86,6 +86,6 @@ async fn run_all(output: &mut Output) -> anyhow::Result<()> {
             output.at_most(claim, own, MOST_BYTES);
         }
     }
-    output.table(&table);
+    println!("{table}");
     Ok(())
 }

@@ -24,17 +24,6 @@ pub(crate) enum Kind {
     Semaphore,
 }
 
-enum Target {
-    Pending,
-    Limiter {
-        limiter: Limiter,
-        key: Key,
-        /// The time when the limit was spent.
-        spent: Instant,
-    },
-    Semaphore(Arc<Semaphore>),
-}
-
 /// The cost of a waiter: bytes including its task, nanoseconds until all wait, and between departures.
 pub(crate) struct Run {
     pub(crate) bytes: f64,
@@ -42,14 +31,22 @@ pub(crate) struct Run {
     pub(crate) wake: f64,
 }
 
+#[derive(Default)]
 struct TaskProgress {
     /// Number of tasks that have started to wait.
     started: AtomicUsize,
     departures: Mutex<Vec<Instant>>,
 }
 
-type Tasks = Vec<JoinHandle<anyhow::Result<()>>>;
+/// Tasks that wait, and the cost so far.
+struct Waiting {
+    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
+    progress: Arc<TaskProgress>,
+    run: Run,
+}
 
+/// For a limiter, the limit is spent first, so that no task departs before the end of the window and the guard, `span`
+/// each.
 pub(crate) fn run(
     kind: Kind,
     waiters: u32,
@@ -59,63 +56,106 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let target = Target::new(kind, waiters, span, server);
-    let target = runtime.block_on(target)?;
-    let waiters = waiters as usize;
-    let progress = Arc::new(TaskProgress {
-        started: AtomicUsize::new(0),
-        departures: Mutex::new(Vec::with_capacity(waiters)),
-    });
-    let (mut tasks, start) = (Ok(Vec::new()), Instant::now());
-    let allocated = allocation_counter::measure(|| {
-        tasks = runtime.block_on(enqueue(&target, waiters, &progress));
-    });
-    let join = start.elapsed().as_secs_f64() * 1e9 / waiters as f64;
-    let bytes = allocated.bytes_current as f64 / waiters as f64;
-    let wake = depart(&runtime, &target, tasks?, &progress, span)?;
-    Ok(Run { bytes, join, wake })
+    let limiter = Limiter::builder().quota(Quota::new(waiters, span));
+    let limiter = limiter.guard(span);
+    let limiter = match kind {
+        Kind::Pending => {
+            let waiting = Waiting::start(&runtime, waiters, future::pending::<()>, |()| Ok(()));
+            return Ok(waiting?.run);
+        }
+        Kind::Semaphore => {
+            let semaphore = Arc::new(Semaphore::new(0));
+            let wait = || semaphore.clone().acquire_owned();
+            let waiting = Waiting::start(&runtime, waiters, wait, |permit| {
+                permit?.forget();
+                Ok(())
+            })?;
+            semaphore.add_permits(waiters as usize);
+            return Ok(waiting.depart(&runtime)?.0);
+        }
+        Kind::Memory => limiter.build()?,
+        Kind::Redis => limiter.store(runtime.block_on(store(server))?).build()?,
+    };
+    let key = Key::new("shared");
+    runtime.block_on(async {
+        limiter.reset(key.clone()).await?;
+        limiter.acquire(key.clone()).cost(waiters).await
+    })?;
+    // The initial request departed at the latest then.
+    let spent = Instant::now();
+    let wait = || limiter.acquire(key.clone()).into_future();
+    let waiting = Waiting::start(&runtime, waiters, wait, |permit| {
+        ensure!(permit?.is_valid(), "the guard was too short");
+        Ok(())
+    })?;
+    let (run, departures) = waiting.depart(&runtime)?;
+    let all = departures.into_iter().map(|at| (at - spent, 1));
+    let all = all.chain([(Duration::ZERO, waiters.into())]);
+    let fault = all.collect::<History>().fault(&Quota::new(waiters, span));
+    ensure!(fault.is_none(), "{fault:?} of {span:?}");
+    Ok(run)
 }
 
-/// Spawns the tasks, and returns when all of them wait.
-async fn enqueue(
-    target: &Target,
-    waiters: usize,
-    progress: &Arc<TaskProgress>,
-) -> anyhow::Result<Tasks> {
-    let mut tasks = Tasks::with_capacity(waiters);
-    for _ in 0..waiters {
-        tasks.push(match target {
-            Target::Pending => spawn(progress, future::pending::<()>(), |()| Ok(())),
-            Target::Limiter { limiter, key, .. } => {
-                let wait = limiter.acquire(key.clone()).into_future();
-                spawn(progress, wait, |permit| {
-                    ensure!(permit?.is_valid(), "the guard was too short");
-                    Ok(())
-                })
-            }
-            Target::Semaphore(semaphore) => {
-                spawn(progress, semaphore.clone().acquire_owned(), |permit| {
-                    permit?.forget();
-                    Ok(())
-                })
-            }
+impl Waiting {
+    /// Spawns the tasks, and returns when all of them wait.
+    fn start<W: Future<Output: Send> + Send + 'static>(
+        runtime: &Runtime,
+        waiters: u32,
+        wait: impl Fn() -> W,
+        end: fn(W::Output) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        let waiters = waiters as usize;
+        let progress = Arc::new(TaskProgress::default());
+        progress.departures.lock().reserve(waiters);
+        let (mut tasks, start) = (Vec::new(), Instant::now());
+        let allocated = allocation_counter::measure(|| {
+            runtime.block_on(async {
+                tasks.reserve(waiters);
+                tasks.extend((0..waiters).map(|_| spawn(&progress, wait(), end)));
+                while progress.started.load(Ordering::Relaxed) < waiters {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
         });
+        let run = Run {
+            bytes: allocated.bytes_current as f64 / waiters as f64,
+            join: start.elapsed().as_secs_f64() * 1e9 / waiters as f64,
+            wake: f64::NAN,
+        };
+        ensure!(
+            progress.departures.lock().is_empty(),
+            "the window ended before all tasks waited"
+        );
+        Ok(Self {
+            tasks,
+            progress,
+            run,
+        })
     }
-    while progress.started.load(Ordering::Relaxed) < waiters {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+
+    /// The times when all tasks departed.
+    fn depart(mut self, runtime: &Runtime) -> anyhow::Result<(Run, Vec<Instant>)> {
+        let waiters = self.tasks.len() as f64;
+        runtime.block_on(async {
+            for task in self.tasks {
+                task.await??;
+            }
+            anyhow::Ok(())
+        })?;
+        let departures = std::mem::take(&mut *self.progress.departures.lock());
+        let (Some(first), Some(last)) = (departures.iter().min(), departures.iter().max()) else {
+            bail!("no request departed");
+        };
+        self.run.wake = (*last - *first).as_secs_f64() * 1e9 / waiters;
+        Ok((self.run, departures))
     }
-    ensure!(
-        progress.departures.lock().is_empty(),
-        "the window ended before all tasks waited"
-    );
-    Ok(tasks)
 }
 
 /// Combinators, because an async block would reserve space for the awaited future twice.
-fn spawn<T: Send + 'static>(
+fn spawn<W: Future<Output: Send> + Send + 'static>(
     progress: &Arc<TaskProgress>,
-    wait: impl Future<Output = T> + Send + 'static,
-    end: fn(T) -> anyhow::Result<()>,
+    wait: W,
+    end: fn(W::Output) -> anyhow::Result<()>,
 ) -> JoinHandle<anyhow::Result<()>> {
     let (starting, departing) = (progress.clone(), progress.clone());
     let started = future::lazy(move |_| starting.started.fetch_add(1, Ordering::Relaxed));
@@ -123,69 +163,4 @@ fn spawn<T: Send + 'static>(
         departing.departures.lock().push(Instant::now());
         end(result)
     }))
-}
-
-/// Nanoseconds between departures. Fails if more requests departed than the limit allows.
-fn depart(
-    runtime: &Runtime,
-    target: &Target,
-    tasks: Tasks,
-    progress: &TaskProgress,
-    window: Duration,
-) -> anyhow::Result<f64> {
-    let waiters = tasks.len();
-    match target {
-        Target::Pending => return Ok(f64::NAN),
-        Target::Semaphore(semaphore) => semaphore.add_permits(waiters),
-        Target::Limiter { .. } => {}
-    }
-    runtime.block_on(async {
-        for task in tasks {
-            task.await??;
-        }
-        anyhow::Ok(())
-    })?;
-    let departures = progress.departures.lock();
-    let (Some(first), Some(last)) = (departures.iter().min(), departures.iter().max()) else {
-        bail!("no request departed");
-    };
-    if let Target::Limiter { spent, .. } = target {
-        let all = departures.iter().map(|at| (*at - *spent, 1));
-        // The initial request departed at the latest when `acquire` returned.
-        let all = all.chain([(Duration::ZERO, waiters as u64)]);
-        let most = all.collect::<History>().most_in_any(window);
-        ensure!(
-            most <= waiters as u64,
-            "{most} requests departed within {window:?}"
-        );
-    }
-    Ok((*last - *first).as_secs_f64() * 1e9 / waiters as f64)
-}
-
-impl Target {
-    /// Spends the limit, so that no task departs before the end of the window and the guard, `span` each.
-    async fn new(
-        kind: Kind,
-        limit: u32,
-        span: Duration,
-        server: &RedisServer,
-    ) -> anyhow::Result<Self> {
-        let limiter = Limiter::builder()
-            .quota(Quota::new(limit, span))
-            .guard(span);
-        let limiter = match kind {
-            Kind::Pending => return Ok(Self::Pending),
-            Kind::Semaphore => return Ok(Self::Semaphore(Arc::new(Semaphore::new(0)))),
-            Kind::Memory => limiter.build()?,
-            Kind::Redis => limiter.store(store(server).await?).build()?,
-        };
-        let key = Key::new("shared");
-        limiter.reset(key.clone()).await?;
-        limiter.acquire(key.clone()).cost(limit).await?;
-        Ok(Self::Limiter {
-            limiter,
-            key,
-            spent: Instant::now(),
-        })
-    }
 }

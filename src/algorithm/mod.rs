@@ -597,7 +597,7 @@ pub(crate) struct Life {
 }
 
 /// The state of a key that a process has seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Known {
     /// When the state began.
     pub generation: u64,

@@ -9,8 +9,7 @@ use super::*;
 use crate::Quota;
 use crate::acquire::Acquire;
 use crate::key::Key;
-use crate::policy::Recovery;
-use crate::policy::{Plan, PolicyParts};
+use crate::policy::{Plan, PolicyParts, Recovery};
 use crate::priority::Rank;
 use crate::queue::Refusal;
 use crate::telemetry::Settings;
@@ -83,12 +82,15 @@ fn new_runtime() -> tokio::runtime::Runtime {
 
 fn runtime(is_paused: bool) -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime
-        .enable_all()
-        .start_paused(is_paused)
-        .build()
-        .unwrap()
+    runtime.enable_all().start_paused(is_paused);
+    runtime.build().unwrap()
 }
+
+fn threads(count: usize) -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(count).enable_all().build().unwrap()
+}
+
 /// A store behind a network: each call takes a round trip, and some fail.
 #[derive(Debug, Default)]
 struct Remote {
@@ -125,8 +127,6 @@ enum Fault {
     ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
-    /// The answers are lost, as the process sees at once.
-    Fails,
     /// No reply comes.
     Silent,
     /// One call blocks its thread for a while.
@@ -187,11 +187,6 @@ impl Remote {
         let (sent, half) = (Instant::now(), self.round_trip / 2);
         let fault = *self.fault.lock();
         let fault = if calls < LOOP { fault } else { Fault::None };
-        let lost = || {
-            StoreError::new("the answer was lost")
-                .no_outage()
-                .outcome_unknown()
-        };
         match fault {
             Fault::Panics => panic!("the store panics, as this test expects"),
             Fault::Blocks => {
@@ -203,7 +198,6 @@ impl Remote {
                 let error = StoreError::new("the value is unrecognized").no_outage();
                 return Reply::ready(Err(error));
             }
-            Fault::Fails => return Reply::ready(Err(lost())),
             Fault::Out => {
                 return Reply::pending(async move {
                     tokio::time::sleep(2 * half).await;
@@ -230,7 +224,8 @@ impl Remote {
         Reply::pending(async move {
             tokio::time::sleep(2 * half).await;
             if fault == Fault::Reply {
-                return Err(lost());
+                let lost = StoreError::new("the answer was lost").no_outage();
+                return Err(lost.outcome_unknown());
             }
             let received = Instant::now();
             Ok(Answered {

@@ -193,10 +193,8 @@ mod tests {
     use super::*;
 
     fn fallback(outage: Outage, quotas: &str) -> Result<String, String> {
-        let parts = PolicyParts {
-            outage,
-            ..PolicyParts::of(quotas)
-        };
+        let mut parts = PolicyParts::of(quotas);
+        parts.outage = outage;
         parts.clone().build().map_err(|error| error.to_string())?;
         let parts = outage.fallback(&parts).unwrap().unwrap();
         parts.clone().build().unwrap();
@@ -206,24 +204,20 @@ mod tests {
 
     #[test]
     fn a_share_is_rounded_down_and_never_to_nothing() {
-        for (quotas, third) in [
-            ("100/m", "33/m"),
-            ("2/s", "1/1s500ms"),
-            ("10/s spacing", "10/3s spacing"),
-            ("100/m gcra burst=20", "100/3m gcra burst=6"),
-            ("100/m gcra burst=2", "100/3m gcra burst=1"),
-            (
-                "9/m leaky-bucket capacity=9",
-                "9/3m leaky-bucket capacity=3",
-            ),
-            ("9/m fixed-window", "3/m fixed-window"),
-            (
-                "9/m sliding-buckets buckets=7",
-                "3/m sliding-buckets buckets=7",
-            ),
-            // Equal quotas are one.
-            ("10/s + 11/s + 90/m", "3/s + 30/m"),
-        ] {
+        // Equal quotas are one.
+        for row in "\
+            100/m => 33/m
+            2/s => 1/1s500ms
+            10/s spacing => 10/3s spacing
+            100/m gcra burst=20 => 100/3m gcra burst=6
+            100/m gcra burst=2 => 100/3m gcra burst=1
+            9/m leaky-bucket capacity=9 => 9/3m leaky-bucket capacity=3
+            9/m fixed-window => 3/m fixed-window
+            9/m sliding-buckets buckets=7 => 3/m sliding-buckets buckets=7
+            10/s + 11/s + 90/m => 3/s + 30/m"
+            .lines()
+        {
+            let (quotas, third) = row.trim().split_once(" => ").unwrap();
             let share = Outage::Local { share: 1.0 / 3.0 };
             assert_eq!(fallback(share, quotas).unwrap(), third);
         }

@@ -217,17 +217,13 @@ const MISTAKES: &str = "
     departs-before-turn: waits | waits => InTurn
     applies-lost-replies: waits | waits; lost => NeverMore NothingLeaks
     ignores-numbers: waits waits; lost => NothingLeaks
-    takes-nothing-back: waits; lost, limit 2 => NothingLeaks
-    repeats-no-failed-call: waits; lost => NothingIsStuck
     keeps-demand-of-cancelled: waits | waits; cancelled, exhausted => NothingLeaks
     requeues-behind-others: waits waits; late 2, limit 2 => InOrder
     settles-twice: waits waits waits; forfeited, limit 2 => NeverMore NothingLeaks
     keeps-turns-in-pause: waits; paused, late => PausesHold
     wakes-nobody: waits | waits => NothingIsStuck
-    skips-requests-that-joined-later: waits waits => NothingIsStuck
     forgets-state: waits | waits; lost-state => NeverMore
     forgets-state: waits | waits; places, lost-state => NeverMore
-    reports-no-places: waits waits | waits; places => NeverMore
     releases-nothing: waits | waits; places => NothingLeaks EveryRequestEnds
     ignores-levels: waits | waits; levels, exhausted => InLevels";
 

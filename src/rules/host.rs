@@ -125,22 +125,18 @@ mod tests {
 
     #[test]
     fn a_malformed_pattern_is_refused_with_advice() {
-        for (advice, texts) in [
-            ("leave `host` out", "*"),
-            (
-                "as `*.example.com`",
-                "*example.com|a.*.com|*.*.com|.example.com|*..example.com",
-            ),
-            ("no scheme and no path", "https://a.example|a.example/b"),
-            ("in brackets", "::1"),
-            ("no hosts below an address", "*.[::1]"),
-            ("not a host", "|a b|a:99999|me@a.example|."),
-            ("a label is empty", "a..b|a.example.."),
-            (
-                "`xn--caf-dma.example`",
-                "caf\u{e9}.example|*.caf\u{e9}.example",
-            ),
-        ] {
+        for row in "\
+            leave `host` out => *
+            as `*.example.com` => *example.com|a.*.com|*.*.com|.example.com|*..example.com
+            no scheme and no path => https://a.example|a.example/b
+            in brackets => ::1
+            no hosts below an address => *.[::1]
+            not a host => |a b|a:99999|me@a.example|.
+            a label is empty => a..b|a.example..
+            `xn--caf-dma.example` => caf\u{e9}.example|*.caf\u{e9}.example"
+            .lines()
+        {
+            let (advice, texts) = row.trim().split_once(" => ").unwrap();
             for text in texts.split('|') {
                 let problem = HostPattern::parse(text).unwrap_err();
                 assert!(problem.contains(advice), "{text}: {problem}");

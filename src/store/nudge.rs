@@ -58,19 +58,3 @@ impl Nudge {
         Some(Self { key, next })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_read_as_it_was_written() {
-        let nudge = Nudge {
-            key: Key::new("a\u{e9}"),
-            next: [7 << 40, 0],
-        };
-        assert_eq!(Nudge::decode(&nudge.encode()), Some(nudge));
-        assert_eq!(Nudge::decode(b"too short"), None);
-        assert_eq!(Nudge::decode(&[0xff; 20]), None);
-    }
-}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bench::{Bench, Entry, LONG, attempt, granted, policy, policy_with, settle, take};
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
-use tower_throttle::store::contents::{Command, Mode, Operation};
+use tower_throttle::store::contents::{Command, Flow, Mode, Operation, Take};
 use tower_throttle::store::{Call, StoreError, Taken};
 
 /// New keys of one shard, under a policy.
@@ -136,6 +136,19 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
     let Some(own) = entry.value() else {
         return;
     };
+    // A long value: many processes have announced a request, of a share of their own.
+    let of_share = |process: u64| Take {
+        process: process << 11 | 1 << 7,
+        flow: Flow { id: 9, weight: 1 },
+        number: 7,
+        ..take(Mode::Wait, 1, 1)
+    };
+    let crowd = other.under(policy("10/365d gcra burst=10"));
+    crowd.depart(10).await;
+    for process in 1..=60 {
+        crowd.call(&Operation::Take(of_share(process))).await;
+    }
+    let long = crowd.value().unwrap_or_default();
     let [mut marked, mut later] = [(); 2].map(|()| own.clone());
     marked[0] ^= 1;
     // The version of the format.
@@ -143,6 +156,7 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
     let mut values = vec![b"1".to_vec(), b"a text that is somewhat longer".to_vec()];
     values.extend([vec![0; 40], marked, later]);
     values.extend((3..own.len()).map(|end| own[..end].to_vec()));
+    values.extend((long.len() - 60..long.len()).map(|end| long[..end].to_vec()));
     let peek = || Operation::Take(take(Mode::Peek, 1, 1));
     let mut process = entry.process();
     process.join([(1, 1)]);
@@ -155,7 +169,9 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
                 return;
             }
             let others = [attempt(1, 1), peek(), settle(1, -1), reset.clone()];
-            for operation in others.into_iter().chain([asked.clone()]) {
+            let waits = [60, 61].map(|process| Operation::Take(of_share(process)));
+            let others = others.into_iter().chain([asked.clone()]);
+            for operation in others.chain(waits) {
                 let answers = batch(bench, &[(&entry, operation), (other, peek())]).await;
                 let is_reported = answers[0]
                     .as_ref()

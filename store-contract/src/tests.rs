@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
@@ -58,7 +59,7 @@ struct Inner {
     clock: ManualClock,
     values: Mutex<HashMap<Place, (Vec<u8>, u64)>>,
     subscribers: Mutex<Vec<Subscriber>>,
-    calls: Mutex<u64>,
+    calls: AtomicU64,
 }
 
 impl fmt::Debug for Inner {
@@ -74,16 +75,12 @@ impl Values {
             clock: ManualClock::running(),
             values: Mutex::default(),
             subscribers: Mutex::default(),
-            calls: Mutex::default(),
+            calls: AtomicU64::default(),
         }))
     }
 
     fn answered(&self, sent: Instant, answers: Vec<Result<Taken, StoreError>>) -> Answered {
-        let count = {
-            let mut calls = self.0.calls.lock();
-            *calls += 1;
-            *calls
-        };
+        let count = self.0.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let now = self.0.micros();
         Answered {
             now: match self.0.fault {
@@ -91,10 +88,9 @@ impl Values {
                 "goes back" => now + 5_000 * (count % 2),
                 _ => now,
             },
-            server: if self.0.fault == "changes its number" {
-                count
-            } else {
-                7
+            server: match self.0.fault {
+                "changes its number" => count,
+                _ => 7,
             },
             sent: match self.0.fault {
                 "answers before it is asked" => sent - Duration::from_secs(1),

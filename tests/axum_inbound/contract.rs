@@ -12,14 +12,11 @@ use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
 
-use crate::axum_inbound::server::build;
+use crate::limiter::{self, GUARD};
 use crate::prelude::*;
 
-const GUARD: Duration = Duration::from_millis(10);
-
 fn per_second(limit: u32) -> Limiter {
-    let quota = Quota::per_second(limit);
-    build(Limiter::builder().quota(quota).guard(GUARD))
+    build(limiter::per_second(limit))
 }
 
 fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
@@ -45,12 +42,10 @@ async fn a_departure_that_expires_while_the_service_gets_ready_can_be_taken_by_a
         let limiter = per_second(1);
         let (mock, mut handle) = mock::pair::<Request<u32>, Response<String>>();
         let layer = inbound(&limiter);
-        let layer = if observes {
-            layer.observe_only()
-        } else {
-            layer
+        let mut service = match observes {
+            true => layer.observe_only().layer(mock),
+            false => layer.layer(mock),
         };
-        let mut service = layer.layer(mock);
         handle.allow(0);
         let mut response = Box::pin(service.call(Request::new(1)));
         assert!(poll!(&mut response).is_pending());

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::store::RedisStore;
+use tower_throttle::key::Key;
+use tower_throttle::store::{Answered, Call, Nudge, RedisStore, Reply, Store, StoreError};
 use tower_throttle::{Limiter, Permit, Quota};
 
-use crate::counted::Counted;
 use crate::fault::Fault;
 use crate::stage::{PATIENCE, Part};
 use crate::table;
@@ -72,7 +72,7 @@ pub(crate) fn play(part: &Part) {
         let told = tokio::task::spawn_blocking(child::hear);
         assert_eq!(told.await.expect("a line"), "stop");
         load.end(&mut callers).await;
-        child::say(child::text(&*load.tally));
+        child::say(&*load.tally);
     });
 }
 
@@ -83,10 +83,11 @@ pub(crate) async fn connect(fault: &Fault, redis: &str) -> RedisStore {
 }
 
 async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
+    let store = connect(fault, redis).await;
     let limiter = Limiter::builder()
         .quota(Quota::new(LIMIT as u32, WINDOW))
         .buffer(BUFFER)
-        .store(Counted::new(connect(fault, redis).await, tally));
+        .store(Counted { store, tally });
     build((fault.limiter)(limiter))
 }
 
@@ -131,8 +132,7 @@ impl Load {
                 acquire = acquire.max_wait(bound);
             }
             let answer = acquire.await;
-            let took = u64::try_from(asked.elapsed().as_micros()).expect("less than ages");
-            self.tally.add(Count::Longest, took);
+            self.tally.took(asked.elapsed());
             let rests = match answer {
                 Ok(permit) => {
                     self.depart(key, permit);
@@ -158,5 +158,43 @@ impl Load {
             permit.forfeit();
             self.tally.one(Count::Expired);
         }
+    }
+}
+
+/// A store that counts its calls, and those whose answers were lost.
+#[derive(Debug)]
+struct Counted<S> {
+    store: S,
+    tally: Arc<Tally>,
+}
+
+impl<S: Store> Store for Counted<S> {
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+        self.tally.one(Count::Calls);
+        let (reply, tally) = (self.store.call(calls), self.tally.clone());
+        Reply::pending(async move {
+            let answer = reply.await;
+            if answer.as_ref().is_err_and(StoreError::is_outcome_unknown) {
+                tally.one(Count::LostCalls);
+            }
+            answer
+        })
+    }
+
+    fn ping(&self, key: &Key) -> Reply<Answered> {
+        self.tally.one(Count::Calls);
+        self.store.ping(key)
+    }
+
+    fn shard(&self, key: &Key) -> u64 {
+        self.store.shard(key)
+    }
+
+    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
+        self.store.subscribe(subscriber);
+    }
+
+    fn is_subscribed(&self) -> bool {
+        self.store.is_subscribed()
     }
 }

@@ -7,7 +7,6 @@
 //! FAULTS_MD=write cargo test -p tower-throttle-tests --test faults                     # writes the rows into src/docs/faults.md
 //! ```
 
-mod counted;
 mod fault;
 mod load;
 mod places;
@@ -27,6 +26,7 @@ use std::thread;
 use rand::seq::SliceRandom as _;
 
 use report::Page;
+use stage::Part;
 use support::child;
 use support::errors::panic_text;
 
@@ -99,13 +99,12 @@ fn the_documentation_has_a_row_for_each_fault_and_no_others() {
 #[test]
 #[ignore = "started by another test as a process of its own"]
 fn process() {
-    let Some(role) = child::role() else { return };
-    load::play(&child::parse(&role));
-}
-
-#[test]
-#[ignore = "started by another test as a process of its own"]
-fn places_process() {
-    let Some(role) = child::role() else { return };
-    places::play(&child::parse(&role));
+    let Some(part) = child::role::<Part>() else {
+        return;
+    };
+    match &*part.load {
+        "rates" => load::play(&part),
+        "places" => places::play(&part),
+        _ => soak::play(&part),
+    }
 }

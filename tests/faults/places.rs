@@ -94,9 +94,9 @@ async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsiz
 /// Returns the row of the table.
 pub(crate) fn run(places: &'static Places) -> String {
     let mut stage = (places.fault.stage)();
-    stage.play("places_process", places.name);
+    stage.play("places", places.name);
     let all = |arrivals: &[Arrival]| most_at_once(&works(arrivals, &[], now()).0) == LIMIT;
-    assert!(stage.upstream().wait_for(PATIENCE, all), "no load");
+    assert!(stage.upstream.wait_for(PATIENCE, all), "no load");
     let before = stage.living();
     let [injected, healed] = stage.befall(&places.fault, <[_]>::len);
     let left = stage.living();
@@ -106,7 +106,7 @@ pub(crate) fn run(places: &'static Places) -> String {
         let of = |number| begins.iter().any(|it| it.process == number);
         left.iter().all(|&number| of(number))
     };
-    let has_recovered = stage.upstream().wait_for(PATIENCE, again);
+    let has_recovered = stage.upstream.wait_for(PATIENCE, again);
     thread::sleep(LEASE);
     stage.processes.clear();
     let ended = now();

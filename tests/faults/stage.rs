@@ -34,16 +34,17 @@ pub(crate) struct Stage {
     pub(crate) processes: Vec<Option<Process>>,
     /// Threads of a fault, which end when it is healed.
     pub(crate) beside: Vec<JoinHandle<()>>,
-    upstream: Upstream,
-    test: &'static str,
+    pub(crate) upstream: Upstream,
+    load: &'static str,
     script: String,
     /// How many processes there have ever been.
-    pub(crate) numbers: usize,
+    numbers: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) number: usize,
+    pub(crate) load: String,
     pub(crate) upstream: PathBuf,
     pub(crate) redis: String,
     pub(crate) script: String,
@@ -92,7 +93,7 @@ impl Stage {
             processes: Vec::new(),
             beside: Vec::new(),
             upstream: Upstream::start(),
-            test: "",
+            load: "",
             script: String::new(),
             numbers: 0,
         }
@@ -152,13 +153,9 @@ impl Stage {
         living.map(|it| it.number).collect()
     }
 
-    pub(crate) fn upstream(&self) -> &Upstream {
-        &self.upstream
-    }
-
-    /// Starts the load: a test in each process, with a script.
-    pub(crate) fn play(&mut self, test: &'static str, script: &str) {
-        self.test = test;
+    /// Starts a load in each process, with a script.
+    pub(crate) fn play(&mut self, load: &'static str, script: &str) {
+        self.load = load;
         script.clone_into(&mut self.script);
         for place in 0..PROCESSES {
             let process = self.spawn(place);
@@ -176,11 +173,12 @@ impl Stage {
         self.numbers += 1;
         let part = Part {
             number,
+            load: self.load.to_owned(),
             upstream: self.upstream.path(),
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn(self.test, &child::text(&part));
+        let child = child::spawn("process", &part);
         Process { child, number }
     }
 
@@ -190,16 +188,16 @@ impl Stage {
         for process in &mut processes {
             process.child.tell("stop");
         }
-        let said = processes.into_iter().map(|Process { child, number }| {
-            let said = child.finish(PATIENCE * 2);
-            assert_eq!(said.len(), 1, "{said:?}");
-            (number, child::parse(&said[0]))
-        });
-        let said = said.collect();
+        let said = |it: Process| (it.number, it.child.finish(PATIENCE * 2));
+        let said = processes.into_iter().map(said).collect();
+        self.join_beside();
+        said
+    }
+
+    pub(crate) fn join_beside(&mut self) {
         for thread in self.beside.drain(..) {
             thread.join().expect("no panic beside the load");
         }
-        said
     }
 
     /// All that arrived, once the load has stopped.

@@ -23,9 +23,9 @@ const CALLS_PER_SECOND: f64 = 10.0;
 /// row of the table.
 pub(crate) fn run(fault: &'static Fault) -> String {
     let mut stage = (fault.stage)();
-    stage.play("process", fault.name);
+    stage.play("rates", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
-    assert!(stage.upstream().wait_for(PATIENCE, warm), "no load");
+    assert!(stage.upstream.wait_for(PATIENCE, warm), "no load");
 
     let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
     let [injected, healed] = stage.befall(fault, least_of_keys);
@@ -38,7 +38,7 @@ pub(crate) fn run(fault: &'static Fault) -> String {
             least_of_keys(&own.copied().collect::<Vec<_>>()) > CALLERS
         })
     };
-    let has_recovered = stage.upstream().wait_for(PATIENCE, each);
+    let has_recovered = stage.upstream.wait_for(PATIENCE, each);
     let connections = stage.proxies.iter().zip(made);
     let connections = connections.map(|(proxy, made)| proxy.made() - made);
     let connections = connections.max().unwrap_or(0);

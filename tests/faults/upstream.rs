@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,8 @@ use support::child::now;
 #[derive(Debug)]
 pub(crate) struct Upstream {
     dir: TempDir,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<Mutex<Vec<Arrival>>>,
     reader: JoinHandle<()>,
-}
-
-#[derive(Debug, Default)]
-struct Arrivals {
-    all: Mutex<Vec<Arrival>>,
-    more: Condvar,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,20 +39,19 @@ impl Upstream {
     pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let socket = UnixDatagram::bind(dir.path().join("socket")).expect("a new socket");
-        let arrivals = Arc::new(Arrivals::default());
+        let arrivals = Arc::<Mutex<Vec<_>>>::default();
         let recorded = arrivals.clone();
         let reader = thread::spawn(move || {
             let mut raw = [[0; 8]; 4];
             while socket.recv(raw.as_flattened_mut()).expect("a request") > 0 {
                 let [process, key, departed, mark] = raw.map(u64::from_le_bytes);
-                recorded.lock().push(Arrival {
+                recorded.lock().expect("no panic").push(Arrival {
                     at: now(),
                     departed: Duration::from_micros(departed),
                     process: process as usize,
                     key: key as usize,
                     mark,
                 });
-                recorded.more.notify_all();
             }
         });
         Self {
@@ -72,22 +65,23 @@ impl Upstream {
         self.dir.path().join("socket")
     }
 
+    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
+        self.arrivals.lock().expect("no panic")
+    }
+
     /// All that have arrived so far, and were not taken before.
     pub(crate) fn take(&self) -> Vec<Arrival> {
-        std::mem::take(&mut *self.arrivals.lock())
+        std::mem::take(&mut *self.lock())
     }
 
     /// Waits until those that have arrived are enough; `false` if they are not within that time.
     pub(crate) fn wait_for(&self, within: Duration, enough: impl Fn(&[Arrival]) -> bool) -> bool {
         let deadline = Instant::now() + within;
-        let mut all = self.arrivals.lock();
-        while !enough(&all) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        while !enough(&self.lock()) {
+            if Instant::now() > deadline {
                 return false;
             }
-            let woken = self.arrivals.more.wait_timeout(all, left);
-            all = woken.expect("no panic while recording").0;
+            thread::sleep(Duration::from_millis(5));
         }
         true
     }
@@ -98,13 +92,7 @@ impl Upstream {
         // It comes behind all others.
         socket.send_to(&[], self.path()).expect("a reader");
         self.reader.join().expect("requests that can be read");
-        std::mem::take(&mut *self.arrivals.lock())
-    }
-}
-
-impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
-        self.all.lock().expect("no panic while recording")
+        std::mem::take(&mut *self.arrivals.lock().expect("no panic"))
     }
 }
 

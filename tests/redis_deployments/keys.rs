@@ -26,14 +26,8 @@ async fn look(store: &RedisStore, key: &StoredKey) -> Result<Option<KeyState>, S
 
 /// Spends one unit of each of so many keys and one long one, with a named policy and one without a name in turn.
 async fn spend_many(store: &RedisStore, count: usize) -> BTreeSet<StoredKey> {
-    let limiters = [
-        build(under(&["10/h"]).store(store.clone())),
-        build(
-            under(&["5/h gcra burst=5"])
-                .name("a:b+c")
-                .store(store.clone()),
-        ),
-    ];
+    let named = under(&["5/h gcra burst=5"]).name("a:b+c");
+    let limiters = [under(&["10/h"]), named].map(|it| build(it.store(store.clone())));
     let keys = (0..count).map(|number| format!("key {number} {{é}}"));
     let keys = keys.chain(["long ".repeat(30)]);
     let mut spent = BTreeSet::new();

@@ -14,21 +14,15 @@ fn all() -> impl Iterator<Item = (PathBuf, bool)> {
     binaries.flat_map(|binary| [(binary.clone(), true), (binary, false)])
 }
 
-/// A log that is read whole, and joint quotas with a ring.
-fn policies() -> [LimiterBuilder; 2] {
-    [under(&["10/h"]), under(&["1000/h", "10/h"])]
-}
-
 async fn limiters(url: &str, scripting: bool) -> [Limiter; 2] {
     let store = connect(url).await;
     let store = store.scripting(scripting).expect("its own connections");
-    // Each remembers nothing, and has a state of its own.
-    let store = |name| store.clone().prefix(name).expect("a prefix");
-    let [one, other] = policies();
-    [
-        build(one.denial_cache(0).store(store("one"))),
-        build(other.denial_cache(0).store(store("other"))),
-    ]
+    // A log that is read whole, and joint quotas with a ring. Each remembers nothing, and has a state of its own.
+    let quotas = [("one", &["10/h"][..]), ("other", &["1000/h", "10/h"])];
+    quotas.map(|(name, quotas)| {
+        let store = store.clone().prefix(name).expect("a prefix");
+        build(under(quotas).denial_cache(0).store(store))
+    })
 }
 
 async fn try_once(limiter: &Limiter) -> Result<u32, StoreError> {

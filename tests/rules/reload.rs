@@ -5,7 +5,7 @@ use tower_throttle::rules::{Reloaded, Rule};
 use tower_throttle::test_util::ManualClock;
 use tower_throttle::{ErrorKind, Outage, Recovery};
 
-use crate::limiter::{GUARD, STEP, departures, history, queue, waiter};
+use crate::limiter::{GUARD, STEP, waiter};
 use crate::prelude::*;
 use crate::rules::{limiter, per_hour, rules};
 
@@ -87,33 +87,6 @@ async fn other_bounds_are_for_new_requests_in_the_same_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reloads_of_bounds_keep_the_order_and_the_quota() {
-    let limiter = limiter([per_second(5)]);
-    let start = Instant::now();
-    let mut all = Vec::new();
-    for turn in 0..20_u32 {
-        all.extend(queue(&limiter, 5).await);
-        advance(SECOND / 10).await;
-        let guard = GUARD + GUARD * (turn % 3);
-        let outage = if turn % 2 == 0 {
-            Outage::Deny
-        } else {
-            Outage::Allow
-        };
-        reload(
-            &limiter,
-            [per_second(5).guard(guard).max_waiting(1_000).outage(outage)],
-        );
-    }
-    let departures = departures(all).await;
-    assert!(departures.is_sorted(), "{departures:?}");
-    let history = history(&departures, start);
-    assert_eq!(history.len(), 100);
-    history.assert_at_most(5, SECOND);
-    settle(&limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_waits_by_a_rule_that_is_removed_departs_by_it() {
     let limiter = limiter([per_second(1)]);
     limiter.acquire("a").await.expect("a permit");
@@ -158,25 +131,6 @@ async fn granted(limiter: &Limiter) -> usize {
         granted += usize::from(answer.is_ok_and(|it| it.is_granted()));
     }
     granted
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pause_holds_over_other_quotas_and_while_the_rule_is_gone() {
-    for quota_at_last in [5, 6] {
-        let limiter = limiter([per_hour("all", 4)]);
-        let until = Instant::now() + SECOND * 60;
-        limiter.pause("a", until).await.expect("a pause");
-        reload(&limiter, [per_hour("all", 5)]);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [per_hour("all", quota_at_last)]);
-        assert_eq!(granted(&limiter).await, 0, "it is paused");
-        sleep(SECOND * 61).await;
-        assert_eq!(granted(&limiter).await, quota_at_last as usize);
-        reload(&limiter, [Rule::exempt()]);
-        reload(&limiter, [per_hour("all", quota_at_last)]);
-        assert_eq!(granted(&limiter).await, 0, "its departures count");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +242,6 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_clock_that_one_rule_reads_quarantines_the_keys_of_all() {
-    const HOUR: Duration = Duration::from_secs(3_600);
     for is_set_back in [true, false] {
         let clock = ManualClock::running();
         let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));

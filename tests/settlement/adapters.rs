@@ -100,17 +100,16 @@ async fn a_tower_service_settles_to_what_the_response_states() {
     let refused = service_fn(async |_: Request<()>| {
         Err::<Response<()>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
     });
-    let layer = || ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-    let keeps = layer().cost(|_: &Request<()>| ("tokens", 10));
-    let refunds = layer()
-        .refund_unsent()
+    let layer = ThrottleLayer::new(limiter.clone())
+        .key(key::constant("a"))
         .cost(|_: &Request<()>| ("tokens", 10));
     for expected in [(9, Some(90)), (8, Some(80))] {
-        let error = keeps.layer(refused).oneshot(Request::new(())).await;
+        let error = layer.layer(refused).oneshot(Request::new(())).await;
         error.expect_err("no connection");
         assert_eq!(left(&limiter).await, expected);
     }
-    let error = refunds.layer(refused).oneshot(Request::new(())).await;
+    let refunds = layer.refund_unsent().layer(refused);
+    let error = refunds.oneshot(Request::new(())).await;
     error.expect_err("no connection");
     assert_eq!(left(&limiter).await, (8, Some(80)));
 }

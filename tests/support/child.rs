@@ -6,10 +6,10 @@ use std::env;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::process::{self, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,8 +18,6 @@ const ROLE: &str = "TEST_CHILD_ROLE";
 
 /// Precedes what the child says, which the test harness may put behind text of its own.
 const MARK: &str = "@child ";
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that [`spawn`] started. Dropping it kills and reaps it.
 #[derive(Debug)]
@@ -32,11 +30,12 @@ pub struct Child {
 
 /// Runs the ignored test of this binary with this full name in a process of its own, which gets its [`role`]. Its other
 /// output is dropped, except stderr.
-pub fn spawn(test: &str, role: &str) -> Child {
+pub fn spawn(test: &str, role: &impl Serialize) -> Child {
+    let role = text(role);
     let binary = env::current_exe().expect("the path of the running binary");
     let mut process = Command::new(binary)
         .args([test, "--exact", "--ignored", "--nocapture"])
-        .env(ROLE, role)
+        .env(ROLE, &role)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -71,38 +70,23 @@ impl Child {
         writeln!(self.stdin, "{line}").expect("a child that still runs");
     }
 
-    /// The next line that the child says; panics if it takes longer or ends without one.
-    pub fn next_line(&self, within: Duration) -> String {
-        self.lines.recv_timeout(within).unwrap_or_else(|error| {
-            panic!("no line from {}: {error}", self.name);
-        })
+    /// The next value that the child says; panics if it takes longer or ends without one.
+    pub fn next<T: DeserializeOwned>(&self, within: Duration) -> T {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => parse(&line),
+            Err(error) => panic!("no line from {}: {error}", self.name),
+        }
     }
 
-    /// Waits for the child to end and returns its lines. Panics if it takes longer or fails.
-    pub fn finish(mut self, within: Duration) -> Vec<String> {
-        let deadline = Instant::now() + within;
-        let mut said = Vec::new();
-        let ended = loop {
-            match self
-                .lines
-                .recv_timeout(deadline - Instant::now().min(deadline))
-            {
-                Ok(line) => said.push(line),
-                Err(error) => break error == mpsc::RecvTimeoutError::Disconnected,
-            }
-        };
-        assert!(ended, "{} still runs after {within:?}", self.name);
+    /// The last value that the child says, once it has ended. Panics if it takes longer, fails, or says more.
+    pub fn finish<T: DeserializeOwned>(mut self, within: Duration) -> T {
+        let last = self.next(within);
+        let end = self.lines.recv_timeout(within);
+        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "{}", self.name);
         // Its stdout is closed, so it is about to be gone.
         let status = self.process.wait().expect("our own child");
-        assert!(status.success(), "{}: {status}; said {said:?}", self.name);
-        said
-    }
-
-    /// Ends the child as a power failure would and returns its unread lines.
-    pub fn kill9(mut self) -> Vec<String> {
-        self.process.kill().expect("our own child");
-        self.process.wait().expect("our own child");
-        self.lines.iter().collect()
+        assert!(status.success(), "{}: {status}", self.name);
+        last
     }
 }
 
@@ -116,23 +100,23 @@ impl Drop for Child {
 /// In a process that [`spawn`] started: the role it was given. Elsewhere `None`.
 ///
 /// Call it first. From then on the process ends when the one that started it does.
-pub fn role() -> Option<String> {
+pub fn role<T: DeserializeOwned>() -> Option<T> {
     let role = env::var(ROLE).ok()?;
     heard();
-    Some(role)
+    Some(parse(&role))
 }
 
-/// A value as one line, for [`parse`] in another process.
-pub fn text(value: &impl Serialize) -> String {
+fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a value that JSON has")
 }
 
-pub fn parse<T: DeserializeOwned>(text: &str) -> T {
+fn parse<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// In a child: one line to the process that started it.
-pub fn say(line: impl Display) {
+/// In a child: one value to the process that started it.
+pub fn say(value: &impl Serialize) {
+    let line = text(value);
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{MARK}{line}").expect("a parent that still runs");
     stdout.flush().expect("a parent that still runs");
@@ -141,7 +125,7 @@ pub fn say(line: impl Display) {
 /// In a child: the next line from the process that started it. Blocks the thread.
 pub fn hear() -> String {
     let lines = heard().lock().expect("no panic while listening");
-    lines.recv_timeout(PATIENCE).expect("a line in time")
+    lines.recv().expect("a parent that still runs")
 }
 
 fn heard() -> &'static Mutex<Receiver<String>> {

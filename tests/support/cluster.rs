@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tower_throttle::store::RedisStore;
 
-use crate::errors::bounded;
+use crate::errors::{bounded, eventually};
 use crate::ports::spare_port;
 use crate::redis_server::{PATIENCE, RedisServer, wait_until};
 
@@ -32,18 +32,15 @@ impl Cluster {
         let mut buses = Vec::new();
         let servers: Vec<_> = (0..3 * (1 + replicas))
             .map(|_| {
-                let bus = spare_port().to_string();
-                let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-                let timeout = ["--cluster-node-timeout", NODE_TIMEOUT];
-                // A replica takes over however long it has not heard from its primary.
-                let validity = ["--cluster-replica-validity-factor", "0"];
-                // The other servers serve their slots.
-                let coverage = ["--cluster-require-full-coverage", "no"];
-                let quick = ["--repl-diskless-sync-delay", "0"];
-                let words = [&words[..], &timeout, &validity, &coverage, &quick];
-                let server = RedisServer::start_with(&words.concat());
+                let bus = spare_port();
                 buses.push(bus);
-                server
+                // A replica takes over however long it has not heard from its primary, and the other servers serve their slots.
+                let words = format!(
+                    "--cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT} \
+                     --cluster-replica-validity-factor 0 --cluster-require-full-coverage no \
+                     --repl-diskless-sync-delay 0"
+                );
+                RedisServer::start_with(&words.split(' ').collect::<Vec<_>>())
             })
             .collect();
         let addresses = servers.iter().zip(buses);
@@ -71,34 +68,28 @@ impl Cluster {
         store.expect("a connection").timeout(PATIENCE)
     }
 
-    /// The server that holds this name, as those that run have it.
+    /// The server that holds this name.
     pub fn primary_of(&self, name: &str) -> usize {
-        let asked = self.running().next().expect("a server that runs");
-        let slot: i64 = asked.command(&["CLUSTER", "KEYSLOT", name]);
-        let ranges = ranges(&asked.command::<String>(&["CLUSTER", "NODES"]));
-        let range = ranges.iter().find(|it| (it.0..=it.1).contains(&slot));
-        let (_, _, port) = *range.expect("a range with the slot");
-        let at = |it: &RedisServer| it.port() == port;
-        self.servers.iter().position(at).expect("one of ours")
+        self.holder(name).expect("a server that runs")
+    }
+
+    /// The server that serves this name. Others redirect to it.
+    fn holder(&self, name: &str) -> Option<usize> {
+        let serves = |it: &RedisServer| it.try_command::<u8>(&["EXISTS", name]).is_ok();
+        self.servers.iter().position(serves)
     }
 
     /// Waits until another server than this one holds a name.
     pub fn fails_over(&self, name: &str, from: usize) {
         wait_until("another server takes over", || {
-            self.primary_of(name) != from
+            self.holder(name).is_some_and(|it| it != from)
         });
     }
 
     /// Names of keys, each of another primary.
     pub fn keys_of_each(&self) -> [String; 3] {
-        let keys = (0..).map(|number| format!("key-{number}"));
-        let mut found = BTreeMap::new();
-        for key in keys {
-            found.entry(self.primary_of(&key)).or_insert(key);
-            if found.len() == 3 {
-                break;
-            }
-        }
+        let keys = (0..20).map(|number| format!("key-{number}"));
+        let found: BTreeMap<_, _> = keys.map(|key| (self.primary_of(&key), key)).collect();
         let keys: Vec<_> = found.into_values().collect();
         keys.try_into().expect("three")
     }
@@ -110,34 +101,26 @@ impl Cluster {
     /// All servers that run agree that all slots are served, and each replica has what its primary has.
     fn is_settled(&self) -> bool {
         self.running().all(|server| {
-            let info = server.try_command::<String>(&["CLUSTER", "INFO"]);
-            let slots = server.try_command::<String>(&["CLUSTER", "NODES"]);
-            let replication = server.try_command::<String>(&["INFO", "replication"]);
-            info.is_ok_and(|it| it.contains("cluster_state:ok"))
-                && replication.is_ok_and(|it| {
-                    it.contains("master_link_status:up") || it.contains("role:master")
-                })
-                && slots.is_ok_and(|it| {
-                    ranges(&it).iter().map(|it| it.1 - it.0 + 1).sum::<i64>() == 16_384
-                })
+            let says = |words: &[&str], parts: &[&str]| {
+                let text = server.try_command::<String>(words);
+                text.is_ok_and(|text| parts.iter().any(|it| text.contains(it)))
+            };
+            says(&["CLUSTER", "INFO"], &["cluster_state:ok"])
+                && says(&["CLUSTER", "INFO"], &["cluster_slots_ok:16384"])
+                && says(&["INFO", "replication"], &["link_status:up", "role:master"])
         })
     }
 }
 
-/// From, to, and the port of the primary.
-fn ranges(nodes: &str) -> Vec<(i64, i64, u16)> {
-    let mut ranges = Vec::new();
-    for line in nodes.lines() {
-        // The id, the address, the flags, and behind others the slots.
-        let words: Vec<_> = line.split(' ').collect();
-        let (address, _) = words[1].split_once('@').expect("a bus");
-        let (_, port) = address.rsplit_once(':').expect("a port");
-        let slots = words.iter().skip(8).filter(|it| !it.starts_with('['));
-        for slots in slots {
-            let (from, to) = slots.split_once('-').unwrap_or((slots, slots));
-            let [from, to] = [from, to].map(|it| it.parse().expect("a slot"));
-            ranges.push((from, to, port.parse().expect("a port")));
-        }
-    }
-    ranges
+/// A cluster of one server, which refuses a command whose keys lie in several hash slots.
+pub async fn start_one() -> RedisServer {
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
+    let mut add = vec!["CLUSTER", "ADDSLOTS"];
+    add.extend(slots.iter().map(String::as_str));
+    server.command::<()>(&add);
+    let info = async || server.command::<String>(&["CLUSTER", "INFO"]);
+    let is_ok = async || info().await.contains("cluster_state:ok");
+    eventually("the cluster is up", is_ok).await;
+    server
 }

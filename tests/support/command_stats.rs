@@ -19,13 +19,11 @@ impl CommandStats {
         let lines = lines.filter_map(|line| line.strip_prefix("cmdstat_"));
         let calls = lines.map(|line| {
             let (name, fields) = line.split_once(':').expect("a name and its fields");
-            let field = |wanted: &str| -> u64 {
-                let pairs = fields.split(',').filter_map(|field| field.split_once('='));
-                let mut values = pairs.filter(|pair| pair.0 == wanted).map(|pair| pair.1);
-                let value = values.next();
-                value.map_or(0, |value| value.parse().expect("a whole number"))
+            let field = |name: &str| -> u64 {
+                let value = fields.split(',').find_map(|it| it.strip_prefix(name));
+                value.map_or(0, |it| it.parse().expect("a whole number"))
             };
-            (name.to_owned(), field("calls") + field("rejected_calls"))
+            (name.to_owned(), field("calls=") + field("rejected_calls="))
         });
         Self {
             calls: calls.collect(),

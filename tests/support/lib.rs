@@ -7,13 +7,10 @@ pub mod child;
 pub mod cluster;
 pub mod command_stats;
 pub mod errors;
-pub mod keyspace;
-pub mod load;
 pub mod ports;
 pub mod progress;
 pub mod proxy;
 pub mod redis_server;
-pub mod rights;
 pub mod sentinel;
 pub mod signal;
 pub mod spend;
@@ -24,6 +21,8 @@ pub mod upstream;
 /// Pages of the guide whose examples take dependencies that the crate itself does not have.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../src/docs/migrating.md")]
+    struct Migrating;
     #[doc = include_str!("../../src/docs/ordering.md")]
     struct Ordering;
     #[doc = include_str!("../../src/docs/telemetry.md")]

@@ -29,8 +29,7 @@ pub struct Proxy {
 struct State {
     weather: watch::Sender<Weather>,
     made: AtomicUsize,
-    open: AtomicUsize,
-    fuse: Mutex<Option<Fuse>>,
+    inspector: Mutex<Option<Inspector>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
     obeyed: AtomicUsize,
@@ -55,30 +54,15 @@ struct Weather {
     is_over: bool,
 }
 
-/// For the next request with these bytes: after how many bytes its reply is cut.
-struct Fuse {
-    request: Vec<u8>,
-    after: usize,
-}
+/// Sees all requests before the server, and returns after how many bytes the reply is cut.
+type Inspector = Box<dyn FnMut(&[u8]) -> Option<usize> + Send>;
 
 impl Proxy {
     /// A proxy on a port of its own, before the server on this port of loopback.
     pub fn start(target: u16) -> Self {
-        let (port, listener) = loop {
-            let port = spare_port();
-            // Between the probe and this, another process may have taken it.
-            if let Ok(listener) = StdListener::bind(loopback(port)) {
-                break (port, listener);
-            }
-        };
-        let weather = Weather {
-            target,
-            ..Weather::default()
-        };
-        let state = Arc::new(State {
-            weather: watch::Sender::new(weather),
-            ..State::default()
-        });
+        let port = spare_port();
+        let listener = StdListener::bind(loopback(port)).expect("a free port");
+        let state = Arc::new(State::default());
         let served = state.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,11 +71,13 @@ impl Proxy {
                 .expect("a runtime");
             runtime.block_on(serve(listener, &served));
         });
-        Self {
+        let proxy = Self {
             port,
             state,
             thread: Some(thread),
-        }
+        };
+        proxy.lead_to(target);
+        proxy
     }
 
     pub fn url(&self) -> String {
@@ -105,10 +91,6 @@ impl Proxy {
     /// How many connections clients have made so far; one that was refused is none.
     pub fn made(&self) -> usize {
         self.state.made.load(Ordering::SeqCst)
-    }
-
-    pub fn open(&self) -> usize {
-        self.state.open.load(Ordering::SeqCst)
     }
 
     /// Lets all bytes take so much longer, each way, from now on.
@@ -161,8 +143,15 @@ impl Proxy {
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
     /// of what the server then answers: it has carried out what its client will never know.
     pub fn cut_reply(&self, request: &[u8], after: usize) {
-        let request = request.to_vec();
-        *self.state.fuse.lock().expect("no panic") = Some(Fuse { request, after });
+        let mut request = Some(request.to_vec());
+        let is_in = |bytes: &[u8], it: &[u8]| bytes.windows(it.len()).any(|some| some == it);
+        self.inspect(move |bytes| request.take_if(|it| is_in(bytes, it)).map(|_| after));
+    }
+
+    /// Shows all requests to this from now on, before the server has them.
+    /// It may cut replies as [`cut_reply`](Self::cut_reply) does.
+    pub fn inspect(&self, inspector: impl FnMut(&[u8]) -> Option<usize> + Send + 'static) {
+        *self.state.inspector.lock().expect("no panic") = Some(Box::new(inspector));
     }
 
     /// How many replies were cut.
@@ -232,12 +221,8 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
             _ = weather.changed() => {}
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
-                state.open.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();
-                connections.spawn(async move {
-                    pump::connect(client, number, cuts, &state).await;
-                    state.open.fetch_sub(1, Ordering::SeqCst);
-                });
+                connections.spawn(async move { pump::connect(client, number, cuts, &state).await });
             }
             Some(_) = connections.join_next() => {}
         }

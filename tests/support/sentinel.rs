@@ -50,20 +50,15 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// The server that most sentinels take for the primary.
+    /// The server that the first sentinel takes for the primary.
     pub fn primary(&self) -> usize {
-        let named = self.sentinels.iter().map(|sentinel| {
-            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
-            let (_, port) = sentinel.command::<(String, u16)>(&words);
-            let at = |it: &RedisServer| it.port() == port;
-            self.servers.iter().position(at).expect("one of ours")
-        });
-        let named: Vec<_> = named.collect();
-        let votes = |server: &usize| named.iter().filter(|it| *it == server).count();
-        (0..3).max_by_key(votes).expect("three")
+        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
+        let (_, port) = self.sentinels[0].command::<(String, u16)>(&words);
+        let at = |it: &RedisServer| it.port() == port;
+        self.servers.iter().position(at).expect("one of ours")
     }
 
-    /// Waits until the sentinels name another primary than this one.
+    /// Waits until that sentinel names another primary than this one.
     pub fn fails_over(&self, from: usize) {
         wait_until("another server takes over", || self.primary() != from);
     }

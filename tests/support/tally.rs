@@ -1,15 +1,15 @@
 //! [`Tally`]: what came of the requests of a process, and what it took.
 
-use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy)]
 pub enum Count {
     Asked,
     Departed,
@@ -51,33 +51,33 @@ impl Count {
 
 /// Counts that grow, from whatever thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Tally(Mutex<BTreeMap<Count, u64>>);
+pub struct Tally([AtomicU64; Count::LostCalls as usize + 1]);
+
 impl Tally {
     pub fn of(&self, count: Count) -> u64 {
-        self.lock().get(&count).copied().unwrap_or(0)
+        self.0[count as usize].load(Ordering::SeqCst)
     }
 
     pub fn one(&self, count: Count) {
         self.add(count, 1);
     }
 
-    /// Adds to a count, or to the longest so far if it is of that kind.
     pub fn add(&self, count: Count, number: u64) {
-        let mut counts = self.lock();
-        let it = counts.entry(count).or_default();
-        *it = match count {
-            Count::Longest => number.max(*it),
-            _ => number + *it,
-        };
+        self.0[count as usize].fetch_add(number, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Count, u64>> {
-        self.0.lock().expect("no panic")
+    /// Notes how long a request took.
+    pub fn took(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).expect("less than ages");
+        self.0[Count::Longest as usize].fetch_max(micros, Ordering::SeqCst);
     }
+
     pub fn join(self, other: &Self) -> Self {
-        for (&count, &number) in &*other.lock() {
-            self.add(count, number);
+        let longest = other.of(Count::Longest).max(self.of(Count::Longest));
+        for (count, more) in self.0.iter().zip(&other.0) {
+            count.fetch_add(more.load(Ordering::SeqCst), Ordering::SeqCst);
         }
+        self.0[Count::Longest as usize].store(longest, Ordering::SeqCst);
         self
     }
 

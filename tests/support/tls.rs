@@ -24,22 +24,14 @@ impl TlsServer {
         let signed = generate_simple_self_signed(names).expect("a certificate");
         let (certificate, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
         let tls_port = spare_port();
-        let binary = installed();
-        let server = RedisServer::start_as(binary, |dir| {
-            let file = |name: &str, text: &str| {
-                fs::write(dir.join(name), text).expect("a new file");
-                dir.join(name).display().to_string()
-            };
-            let mut words = vec!["--tls-port".to_owned(), tls_port.to_string()];
-            for (option, name, text) in [
-                ("--tls-ca-cert-file", "ca.pem", &certificate),
-                ("--tls-cert-file", "server.pem", &certificate),
-                ("--tls-key-file", "server.key", &key),
-            ] {
-                words.extend([option.to_owned(), file(name, text)]);
-            }
-            words.extend(extra.iter().map(ToString::to_string));
-            words
+        let server = RedisServer::start_as(installed(), |dir| {
+            let file = dir.join("server.pem").display().to_string();
+            fs::write(&file, certificate.clone() + &key).expect("a new file");
+            let port = tls_port.to_string();
+            let words = ["--tls-port", &port, "--tls-ca-cert-file", &file];
+            let own = ["--tls-cert-file", &file, "--tls-key-file", &file];
+            let words = [&words[..], &own, extra].concat();
+            words.into_iter().map(str::to_owned).collect()
         });
         Self {
             server,

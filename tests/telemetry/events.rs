@@ -91,7 +91,9 @@ pub(super) async fn shards(seen: &Seen) {
     }
     store.out(&["b"]);
     limiter.try_acquire("b").await.expect_err("it is out");
+    limiter.try_acquire("a").await.expect("another shard");
     figures.assert_numbers("store_out{policy=ten} 1");
+    assert_eq!(limiter.health().shards_out(), 1);
     drop(limiter);
     // Its probes end.
     sleep(SECOND * 5).await;
@@ -222,15 +224,10 @@ pub(super) async fn no_addresses(seen: &Seen) {
         let response = service.clone().oneshot(http::Request::new(())).await;
         assert_eq!(response.expect("a response").status(), 500);
     }
-    let fields = once(
-        seen,
-        "requests have no key, as the server is not set up for it",
-    );
-    assert!(
-        fields
-            .text("reason")
-            .contains("into_make_service_with_connect_info")
-    );
+    let event = "requests have no key, as the server is not set up for it";
+    let fields = once(seen, event);
+    let reason = fields.text("reason");
+    assert!(reason.contains("into_make_service_with_connect_info"));
 }
 
 pub(super) fn malformed_headers(seen: &Seen) {

@@ -218,22 +218,6 @@ async fn keys_are_labels_only_if_that_is_set() {
     assert_eq!(counts, [2, 2, 1]);
 }
 
-/// Calls to the store run in tasks, which may be on other threads.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_go_to_the_recorder_in_which_the_limiter_was_built() {
-    let figures = Figures::new();
-    let limiter = figures.build(Limiter::builder().quota(Quota::new(2, Duration::from_millis(50))));
-    let asking = (0..4).map(|_| tokio::spawn(limiter.acquire("a").into_future()));
-    for asked in join_all(asking).await {
-        asked.unwrap().unwrap();
-    }
-    // Without a name, the quotas are the label.
-    figures.assert_numbers(
-        "requests_total{outcome=granted,policy=2/50ms} 4
-        waiting{policy=2/50ms,priority=normal} 0",
-    );
-}
-
 fn two(quota: Quota) -> Rules {
     let search = Rule::named("search").path("/search").quota(quota);
     let others = Rule::named("others").quota(Quota::per_second(10));

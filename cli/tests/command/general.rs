@@ -1,7 +1,5 @@
 //! Behavior of all commands: control characters, refusals, output streams, colors.
 
-use std::process::Stdio;
-
 use serde_json::json;
 
 use super::{Ended, assert_harmless, assert_has, run, throttle, words};
@@ -40,14 +38,8 @@ fn help_does_not_print_the_url_of_the_environment() {
 fn output_that_cannot_be_written_is_a_failure() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let mut command = throttle(&words("simulate --quota 1/s"));
-    command
-        .stdout(full.expect("a device"))
-        .stderr(Stdio::piped());
-    let output = command.spawn().and_then(|it| it.wait_with_output());
-    let output = output.expect("it ends");
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).expect("text");
-    assert_has(&error, "error: cannot write to standard output");
+    let ended = Ended::of(command.stdout(full.expect("a device")));
+    ended.failed(1, &["cannot write to standard output"]);
 }
 
 #[test]

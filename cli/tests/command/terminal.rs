@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::throttle;
+use support::redis_server::wait_until;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -101,15 +102,7 @@ impl Screen {
 /// Waits for the exit of a process.
 #[track_caller]
 pub(crate) fn ends(child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match child.try_wait().expect("our own child") {
-            Some(status) => return status,
-            None if Instant::now() > deadline => {
-                let _ = child.kill();
-                panic!("the process does not exit");
-            }
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    }
+    let mut exit = || child.try_wait().expect("our own child");
+    wait_until("the process exits", || exit().is_some());
+    exit().expect("it has exited")
 }

@@ -85,10 +85,8 @@ fn departs_strictly(
         known: *known,
         clock_was_set: false,
     });
-    let take = Take {
-        strict,
-        ..attempt(requests)
-    };
+    let mut take = attempt(requests);
+    take.strict = strict;
     let departed = departs(state, quota, &take, now);
     *known = state.life.as_ref().map(|life| Known {
         generation: life.generation,
@@ -119,12 +117,8 @@ fn a_process_with_a_longer_window_prolongs_the_quarantine() {
 fn a_demand_of_many_costly_requests_can_be_read_again() {
     let quota = Counter::Window(Window::new(u32::MAX, HOUR));
     let requests = (0..700).map(|nth| (START + nth as u64, 2_000_000_000));
-    let take = Take {
-        number: 1,
-        mode: Mode::Wait,
-        demand: Demand::new(requests),
-        ..attempt(0)
-    };
+    let mut take = call(1, 1, 0, 0);
+    (take.mode, take.demand) = (Mode::Wait, Demand::new(requests));
     let mut state = State::default();
     assert_eq!(departs(&mut state, &quota, &take, START), 2);
 }
@@ -148,13 +142,8 @@ proptest! {
             now += span;
             let which = usize::from(which);
             state.continue_as(&quotas[which..=which]);
-            let take = Take {
-                process: which as u64,
-                number,
-                mode: Mode::Wait,
-                guard: 0,
-                ..attempt(requests)
-            };
+            let mut take = call(which as u64, number, 0, requests);
+            (take.mode, take.guard) = (Mode::Wait, 0);
             let taken = state.take(0, &take, now);
             let units = taken.grants.iter().map(|it| u64::from(it.requests)).sum();
             if units > 0 {
@@ -181,16 +170,9 @@ fn former_quotas_are_forgotten_once_they_are_over() {
     let mut state = State::new(&quotas[..1]);
     for (number, quota) in (1..=40).zip(quotas.iter().cycle()) {
         state.continue_as(std::slice::from_ref(quota));
-        let mode = Mode::Wait;
-        state.take(
-            0,
-            &Take {
-                number,
-                mode,
-                ..attempt(4)
-            },
-            START,
-        );
+        let mut take = call(1, number, 0, 4);
+        take.mode = Mode::Wait;
+        state.take(0, &take, START);
         assert!(state.former.len() <= 3, "{state:?}");
     }
     state.drop_expired(START + 60 * SECOND);

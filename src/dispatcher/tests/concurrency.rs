@@ -59,7 +59,7 @@ fn a_process_that_cannot_renew_starts_nothing_and_its_work_goes_on_or_is_dropped
         let started = |it: &&Done| it.process == 0 && it.from > SECOND && it.from < 20 * SECOND;
         assert_eq!(out.done.iter().filter(started).count(), 0);
         let aborted = if lost == Lost::Abort { 4 } else { 0 };
-        assert_eq!((out.aborted, out.leaked), (aborted, 0));
+        assert_eq!((out.aborted(), out.leaked), (aborted, 0));
     }
 }
 

@@ -9,9 +9,9 @@ fn with_fallback(plan: Plan, fallback: Plan) -> Plan {
     Plan { fallback, ..plan }
 }
 
-fn pause(seconds: u64) -> Command {
+fn pause(span: Duration) -> Command {
     Command::Pause {
-        span: seconds * 1_000_000,
+        span: span.as_micros() as u64,
         evidence: u64::MAX,
     }
 }
@@ -43,7 +43,7 @@ impl Remote {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
-    for fault in [Fault::Fails, Fault::Panics] {
+    for fault in [Fault::Reply, Fault::Panics] {
         let (store, handle) = served(plan("10/s"));
         depart(&handle, 1).await.unwrap();
         store.set(fault);
@@ -186,10 +186,8 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
-    let strict = PolicyParts {
-        recovery: Recovery::Strict,
-        ..PolicyParts::of("10/m")
-    };
+    let mut strict = PolicyParts::of("10/m");
+    strict.recovery = Recovery::Strict;
     let plan = strict.plan().unwrap();
     let (store, handle) = served(with_fallback(plan.clone(), plan));
     // The store may have lost what was there before: its key is in quarantine.
@@ -210,7 +208,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     let store = Remote::new(Duration::from_millis(100));
     let handle = process(&store, plan("10/s"));
     depart(&handle, 1).await.unwrap();
-    store.apply(&handle, &Operation::Control(pause(3_600)));
+    store.apply(&handle, &Operation::Control(pause(3_600 * SECOND)));
     let start = Instant::now();
     let waiting = spawn(&handle, 1);
     pass(50).await;
@@ -250,7 +248,7 @@ async fn a_try_that_misses_its_turn_does_not_wait() {
     let attempt = handle.ask(Mode::Try, 1, None).unwrap();
     pass(5).await;
     assert_eq!(store.remaining(&handle), 8);
-    store.apply(&handle, &Operation::Control(pause(3_600)));
+    store.apply(&handle, &Operation::Control(pause(3_600 * SECOND)));
     pass(1_000).await;
     let refused = timeout(SECOND, attempt).await.expect("at once");
     assert!(matches!(refused, Err(Refusal::Limited(_))));
@@ -268,10 +266,6 @@ async fn a_pause_makes_no_estimate_late() {
     let first = tokio::spawn(handle.wait(1, Some(bound)).unwrap());
     let _second = spawn(&handle, 1);
     pass(10).await;
-    let span = Command::Pause {
-        span: 20_000,
-        evidence: u64::MAX,
-    };
-    handle.command(&key(), &span, Instant::now());
+    handle.command(&key(), &pause(SECOND / 50), Instant::now());
     first.await.unwrap().unwrap();
 }

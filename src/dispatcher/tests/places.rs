@@ -6,10 +6,8 @@ use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
 fn aborting(quotas: &str) -> Plan {
-    let parts = PolicyParts {
-        lost: Lost::Abort,
-        ..PolicyParts::of(quotas)
-    };
+    let mut parts = PolicyParts::of(quotas);
+    parts.lost = Lost::Abort;
     parts.plan().unwrap()
 }
 
@@ -75,10 +73,8 @@ async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease() {
-    let parts = PolicyParts {
-        outage: Outage::Local { share: 0.1 },
-        ..PolicyParts::of("10 concurrent lease=3s")
-    };
+    let mut parts = PolicyParts::of("10 concurrent lease=3s");
+    parts.outage = Outage::Local { share: 0.1 };
     let (store, handle) = served(parts.plan().unwrap());
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     pass(1_000).await;
@@ -123,16 +119,9 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
     {
         let mut queue = queue.lock();
         queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0, &mut woken);
-        let later = now + 4 * SECOND;
-        let until = later + SECOND;
-        let lease = Some(Lease {
-            until,
-            renew: later,
-        });
-        let answer = Answer {
-            lease,
-            ..Answer::default()
-        };
+        let (later, mut answer) = (now + 4 * SECOND, Answer::default());
+        let (until, renew) = (later + SECOND, later);
+        answer.lease = Some(Lease { until, renew });
         queue.answer(1 << 40, &answer, later, &mut woken);
     }
     assert!(place.is_lost());

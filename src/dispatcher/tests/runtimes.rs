@@ -46,9 +46,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
 fn a_runtime_shuts_down_while_its_task_sends_a_call() {
     returns(|| {
         let (store, handle) = served(plan("1/s"));
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let mut waiting = None;
+        let (runtime, mut waiting) = (threads(1), None);
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
             waiting = Some(handle.wait(1, None));
@@ -175,12 +173,8 @@ async fn end(acquire: Acquire, way: u32, moment: Duration) {
 #[test]
 fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
     returns(|| {
-        let start = || {
-            let mut runtime = tokio::runtime::Builder::new_multi_thread();
-            runtime.worker_threads(2).enable_all().build().unwrap()
-        };
-        let runtimes = [start(), start()];
-        let (ends, begun) = (start(), std::time::Instant::now());
+        let runtimes = [threads(2), threads(2)];
+        let (ends, begun) = (threads(2), std::time::Instant::now());
         // The lease ends long after the test.
         let handles = ["50 concurrent lease=10min", "20/20ms"].map(|quota| {
             let store = Remote::new(Duration::from_millis(1));

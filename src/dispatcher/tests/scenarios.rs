@@ -341,7 +341,7 @@ proptest! {
         }
         let limit = scenario.parts.quotas[0].limit();
         prop_assert!(!has_places || out.most_ever() <= limit as usize, "{} in progress", out.most_ever());
-        prop_assert_eq!((out.aborted, out.leaked), (0, 0));
+        prop_assert_eq!((out.aborted(), out.leaked), (0, 0));
     }
 }
 

@@ -65,12 +65,12 @@ pub(super) struct Done {
     pub(super) arrival: Duration,
     pub(super) from: Duration,
     pub(super) until: Duration,
+    /// Its work was dropped, as its place was lost.
+    pub(super) is_aborted: bool,
 }
 
 enum End {
     Done(Done),
-    /// Its work was dropped, as its place was lost.
-    Aborted(Done),
     Refused,
     Gone,
 }
@@ -79,7 +79,6 @@ enum End {
 pub(super) struct Outcome {
     /// By departure.
     pub(super) done: Vec<Done>,
-    pub(super) aborted: usize,
     pub(super) refused: usize,
     pub(super) calls: u64,
     guard: Duration,
@@ -173,17 +172,14 @@ impl Job {
         if let (Some((_, used)), Ok(_)) = (self.tokens, &worked) {
             charge.settle("tokens", used).unwrap();
         }
-        let done = Done {
+        End::Done(Done {
             process,
             job: self,
             arrival,
             from,
             until: start.elapsed(),
-        };
-        match worked {
-            Ok(Err(_)) => End::Aborted(done),
-            _ => End::Done(done),
-        }
+            is_aborted: matches!(worked, Ok(Err(_))),
+        })
     }
 }
 
@@ -258,10 +254,6 @@ impl Scenario {
         for task in tasks {
             match task.await.unwrap() {
                 End::Done(done) => out.done.push(done),
-                End::Aborted(done) => {
-                    out.done.push(done);
-                    out.aborted += 1;
-                }
                 End::Refused => out.refused += 1,
                 End::Gone => {}
             }
@@ -289,6 +281,10 @@ impl Outcome {
         let events = done.map(|it| (it.from, it.job.used(&quota).into()));
         let fault = events.collect::<History>().fault(&quota);
         assert_eq!(fault, None, "{quota}: {:?}", self.done);
+    }
+
+    pub(super) fn aborted(&self) -> usize {
+        self.done.iter().filter(|it| it.is_aborted).count()
     }
 
     /// The departures between two seconds.

@@ -145,14 +145,15 @@ fn one_of(words: &'static str) -> impl Strategy<Value = &'static str> + Clone {
 /// An entry as a proxy may write it, and its address.
 fn entry() -> impl Strategy<Value = (String, Option<&'static str>)> {
     let address = prop_oneof![one_of(TRUSTED), one_of(OTHERS)];
-    let spelled = (address, 0..4).prop_map(|(address, style)| {
+    let spelled = (address, 0..5).prop_map(|(address, style)| {
         let text = match (style, address.contains(':')) {
             (0, _) => address.to_owned(),
             (1, true) => format!("[{address}]"),
             (1, false) => format!("::ffff:{address}"),
             (2, true) => format!("[{}]:4711", address.to_uppercase()),
             (2, false) => format!("[::FFFF:{address}]:4711"),
-            (_, true) => format!("{address}%eth0"),
+            (3, true) => format!("{address}%eth0"),
+            (_, true) => format!("[{address}%25eth0.1]:_http-1"),
             (_, false) => format!("{address}:_port"),
         };
         (text, Some(address))

@@ -220,9 +220,6 @@ impl World {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
                     process.queue.failed(number, &lost(), now, &mut woken);
-                    if setup.fault == "repeats-no-failed-call" {
-                        process.queue.stage = Stage::Idle;
-                    }
                 }
             }
             Step::Refuse(p, is_out) => {
@@ -450,8 +447,8 @@ impl World {
         let number = process.number;
         let asked =
             (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros, woken);
-        let strict = setup.is_strict.then(|| Strict {
-            known: process.known.map(known),
+        let strict = setup.is_strict.then_some(Strict {
+            known: process.known,
             clock_was_set: false,
         });
         let take = Take {
@@ -478,9 +475,7 @@ impl World {
         } = self.processes[p].calls.remove(nth);
         match setup.fault {
             "settles-twice" => take.corrections.settlements.extend_from_within(..),
-            "takes-nothing-back" => take.corrections.lost = 0,
             "records-no-guard" => take.guard = 0,
-            "reports-no-places" => take.holding.units = 0,
             "ignores-numbers" => {
                 self.store.announced.iter_mut().for_each(|it| it.number = 0);
             }
@@ -555,7 +550,7 @@ impl World {
             return;
         }
         if current == Some(number) {
-            process.known = taken.known.map(|it| (it.generation, it.version));
+            process.known = taken.known;
         }
         let turns = taken.grants.iter().map(|grant| {
             let late = TICK * u32::from(setup.fault == "records-no-guard");
@@ -578,9 +573,6 @@ impl World {
             standing: Standing::default(),
         };
         process.queue.answer(number, &answer, now, woken);
-        if setup.fault == "skips-requests-that-joined-later" && taken.next_call == 0 {
-            process.queue.stage = Stage::Idle;
-        }
     }
 
     fn pause(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {

@@ -144,7 +144,7 @@ pub(super) struct Process {
     pub(super) has_crashed: bool,
     pub(super) stopped_until: u64,
     pub(super) paused_until: u64,
-    pub(super) known: Option<(u64, u64)>,
+    pub(super) known: Option<Known>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -453,13 +453,6 @@ pub(super) fn take(mode: Mode) -> Take {
         horizon: horizon(mode),
         demand: Demand::default(),
         ..Take::one(mode, 1)
-    }
-}
-
-pub(super) fn known((generation, version): (u64, u64)) -> Known {
-    Known {
-        generation,
-        version,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Every store of `tower-throttle` keeps the contract for stores.
+//! Every store of `tower-throttle` keeps the contract for stores. `redis_deployments` of the package of tests has it for other
+//! ways to connect.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::ConnectionManager;
-use support::cluster::Cluster;
 use support::redis_server::{RedisServer, installed, redis_6_2, valkey};
 use tower_throttle::Policy;
 use tower_throttle::key::Key;
@@ -114,16 +114,5 @@ async fn connections_of_the_user_keep_the_contract_by_scripts_only() {
         store_contract(async || store.clone()).await;
         let error = store.scripting(false).expect_err("no further connections");
         assert!(error.to_string().starts_with("scripting: "), "{error}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_cluster_keeps_the_contract() {
-    let cluster = Cluster::start();
-    for scripting in [true, false] {
-        let store = RedisStore::connect_cluster(cluster.urls()).await;
-        let store = store.expect("a connection").timeout(TIMEOUT);
-        let store = store.scripting(scripting).expect("it connects");
-        store_contract(async || store.clone()).await;
     }
 }

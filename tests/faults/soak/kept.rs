@@ -18,8 +18,6 @@ pub(crate) const SETS: [&[&str]; 5] = [
     &["16/s spacing"],
 ];
 
-pub(crate) const LONGEST: Duration = Duration::from_secs(3);
-
 pub(crate) fn set(number: usize) -> Vec<Quota> {
     let quotas = SETS[number].iter();
     quotas.map(|it| it.parse().expect("a quota")).collect()

@@ -3,7 +3,6 @@
 //! | line | what it does |
 //! | --- | --- |
 //! | `load NUMBER` | sets these quotas, and starts callers |
-//! | `go on` | nothing |
 //! | `rest` | stops them; says, once all is at rest, what is left |
 //! | `stop` | says what came of all requests, and ends |
 
@@ -62,13 +61,12 @@ pub(crate) fn play(part: &Part) {
     loop {
         let line = child::hear();
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("go", _) => {}
             ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();
-                child::say(child::text(&(rest, &*process.load.tally)));
+                child::say(&(rest, &*process.load.tally));
             }
-            ("stop", _) => return child::say(child::text(&*process.load.tally)),
+            ("stop", _) => return child::say(&*process.load.tally),
             _ => panic!("what is {line:?}"),
         }
     }

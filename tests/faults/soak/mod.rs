@@ -8,7 +8,6 @@
 
 mod kept;
 mod load;
-mod memory;
 mod phase;
 
 use std::env;
@@ -16,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use crate::stage::Stage;
 use crate::table;
+pub(crate) use load::play;
 use phase::Phases;
-use support::child;
 use support::redis_server::RedisServer;
-use support::tally::Tally;
+use support::tally::{Count, Tally};
 
 #[test]
 #[ignore = "runs for minutes: scripts/soak MINUTES"]
@@ -34,13 +33,6 @@ fn soak() {
 fn a_phase_of_each_kind_breaks_nothing() {
     let phase = Duration::from_secs(2);
     run(Duration::ZERO, phase, vec!["FLUSHALL"], rand::random());
-}
-
-#[test]
-#[ignore = "started by another test as a process of its own"]
-fn process() {
-    let Some(role) = child::role() else { return };
-    load::play(&child::parse(&role));
 }
 
 fn number<T: std::str::FromStr>(variable: &str) -> Option<T> {
@@ -59,7 +51,7 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     };
     let mut stage = Stage::with(vec![server(), server()]);
     stage.replicate(1, 0);
-    stage.play("soak::process", &seed.to_string());
+    stage.play("soak", &seed.to_string());
     let (mut phases, start) = (Phases::new(befalls, stage, seed), Instant::now());
     while phases.count < 2 || start.elapsed() < length {
         phases.next(phase);
@@ -68,6 +60,8 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
     let (elapsed, count) = (start.elapsed(), phases.count);
-    println!("{elapsed:.0?}, {count} phases, {}", child::text(&tally));
+    let counts = [Count::Asked, Count::Departed, Count::Out, Count::Calls];
+    let counts = counts.map(|it| (it, tally.of(it)));
+    println!("{elapsed:.0?}, {count} phases, {counts:?}");
     phases.assert_no_growth(elapsed);
 }

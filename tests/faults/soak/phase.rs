@@ -1,6 +1,7 @@
 //! [`Phases`]: load, while things befall at random, and then rest: what is left, and the judgment of what has departed.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,37 +9,15 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use support::child::now;
+use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
-use support::{child, keyspace};
 
-use super::kept::{Kept, LONGEST, SETS};
+use super::kept::{Kept, SETS};
 use super::load::Rest;
-use super::memory::{LONG, grows, medians, resident};
 use crate::stage::{PATIENCE, PROCESSES, Stage};
 use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// It puts a new process in the place of the first.
-const REPLACED: &str = "one of three killed";
-
-const DEMOTED: &str = "READONLY";
-const PROMOTED: &str = "promoted replica";
-
-/// Makes all as it was before, once the fault is put right.
-fn afterwards(name: &str, stage: &mut Stage) {
-    if name == PROMOTED {
-        // The other way round, from then on.
-        stage.servers.swap(0, 1);
-        stage.servers[1].restart();
-    }
-    if name == PROMOTED || name == DEMOTED {
-        stage.replicate(1, 0);
-    }
-    for thread in stage.beside.drain(..) {
-        thread.join().expect("no panic beside the load");
-    }
-}
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
@@ -81,6 +60,7 @@ impl Phases {
         }
         self.rest();
     }
+
     fn load(&self) -> String {
         format!("load {}", self.set)
     }
@@ -95,14 +75,27 @@ impl Phases {
         note("... it is put right");
         (fault.heal)(&mut self.stage);
         note("... that is done");
-        afterwards(name, &mut self.stage);
-        let load = self.load();
-        for process in self.stage.processes.iter_mut().flatten() {
-            // A process waits for a line only for a minute, and a new one for its load.
-            let is_new = name == REPLACED && process.number + 1 == self.stage.numbers;
-            process.child.tell(if is_new { &load } else { "go on" });
-        }
+        self.restore(name);
         self.settle();
+    }
+
+    /// Makes all as it was before, once the fault is put right.
+    fn restore(&mut self, name: &str) {
+        let (load, stage) = (self.load(), &mut self.stage);
+        match name {
+            "one of three killed" => stage.processes[0]
+                .iter_mut()
+                .for_each(|it| it.child.tell(&load)),
+            "promoted replica" => {
+                // The other way round, from then on.
+                stage.servers.swap(0, 1);
+                stage.servers[1].restart();
+                stage.replicate(1, 0);
+            }
+            "READONLY" => stage.replicate(1, 0),
+            _ => {}
+        }
+        stage.join_beside();
     }
 
     /// Until each process departs for each hot key.
@@ -114,12 +107,8 @@ impl Phases {
             if living.all(|it| self.kept.has_departed(it, since)) {
                 return;
             }
-            let is_late = Instant::now() >= deadline;
-            assert!(
-                !is_late,
-                "not all processes depart, of {:?}",
-                SETS[self.set]
-            );
+            let quotas = SETS[self.set];
+            assert!(Instant::now() < deadline, "not all depart, of {quotas:?}");
         }
     }
 
@@ -134,7 +123,7 @@ impl Phases {
                     samples.push(resident(process.child.pid()));
                 }
             }
-            self.kept.depart(self.stage.upstream().take());
+            self.kept.depart(self.stage.upstream.take());
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -161,14 +150,9 @@ impl Phases {
 fn note(what: &str) {
     println!("{:.3?} {what}", now());
 }
+
 /// How long a process may take until it is at rest.
 const RESTING: Duration = Duration::from_secs(50);
-
-/// How long the last command for a key is remembered.
-const COMMANDED: Duration = Duration::from_secs(60);
-
-/// The mark that strict recovery keeps.
-const CREATED: &str = "throttle:created";
 
 impl Phases {
     /// Stops the load, and looks for what is left.
@@ -179,17 +163,17 @@ impl Phases {
             let Some(process) = &self.stage.processes[place] else {
                 continue;
             };
-            let line = process.child.next_line(RESTING);
-            let (number, (rest, tally)) = (process.number, child::parse::<(Rest, Tally)>(&line));
+            let (rest, tally): (Rest, Tally) = process.child.next(RESTING);
+            let number = process.number;
             let is_at_rest = rest.is_at_rest() && !rest.is_out;
             assert!(is_at_rest, "process {number} is not at rest: {rest:?}");
             self.wait_for(number, tally.of(Count::Departed));
             tally.assert_accounts(number, self.kept.count(number));
         }
         assert_eq!(self.kept.judge(self.set), [""; 0]);
-        keyspace::assert_all_expire(&self.stage.servers[0]);
-        self.assert_none_outlives();
+        assert_all_expire(&self.stage.servers[0]);
     }
+
     /// Requests may still be on their way.
     fn wait_for(&mut self, number: usize, departed: u64) {
         let deadline = Instant::now() + PATIENCE;
@@ -197,22 +181,50 @@ impl Phases {
             self.collect(MS * 5);
         }
     }
+}
 
-    /// No key is kept for longer than its departures count, or the last command for it, and a quarter of that.
-    fn assert_none_outlives(&self) {
-        let server = &self.stage.servers[0];
-        let names: Vec<String> = server.command(&["KEYS", "*"]);
-        let lifetimes = names
-            .into_iter()
-            .filter(|name| *name != CREATED)
-            .map(|name| {
-                let millis: i64 = server.command(&["PTTL", &name]);
-                (Duration::from_millis(millis.unsigned_abs()), name)
-            });
-        let longest = lifetimes.max();
-        let is_kept = longest
-            .as_ref()
-            .is_some_and(|it| it.0 > (3 * LONGEST + COMMANDED) * 5 / 4);
-        assert!(!is_kept, "a key is kept for long: {longest:?}");
-    }
+/// Looks in one step, so that no key expires in between.
+fn assert_all_expire(server: &RedisServer) {
+    const EVERLASTING: &str = "local found = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+          local left = redis.call('PTTL', key)
+          if left < 0 then found[#found + 1] = key .. ' ' .. left end
+        end
+        return found";
+    let found: Vec<String> = server.command(&["EVAL", EVERLASTING, "0"]);
+    assert!(found.is_empty(), "without an expiry: {found:?}");
+}
+
+/// So many samples, one per second, tell something: half of them, and more, are warming up.
+const LEAST: usize = 120;
+
+/// A run of this length has enough samples of each process that lives through it.
+const LONG: Duration = Duration::from_secs(240);
+
+/// The median of the last quarter may exceed that of the second by a tenth and this, for the allocator.
+const SLACK: u64 = 4 << 20;
+
+/// The medians of the second quarter and of the last; `None` where there is too little.
+fn medians(samples: &[u64]) -> Option<[u64; 2]> {
+    let quarter = samples.len() / 4;
+    let median = |from: usize| {
+        let mut samples = samples[from * quarter..(from + 1) * quarter].to_vec();
+        samples.sort_unstable();
+        samples[quarter / 2]
+    };
+    (samples.len() >= LEAST).then(|| [1, 3].map(median))
+}
+
+fn grows([early, late]: [u64; 2]) -> bool {
+    late > early + early / 10 + SLACK
+}
+
+/// The resident memory of a process on Linux, in bytes.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    let kilobytes = kilobytes.expect("kilobytes").parse::<u64>();
+    kilobytes.expect("a number") << 10
 }

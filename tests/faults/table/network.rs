@@ -24,8 +24,12 @@ pub(super) const PARTITIONED: Fault =
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("connections cut", |stage| {
         for _ in 0..3 {
+            let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
             stage.each(Proxy::cut);
-            wait_for_connections(stage);
+            wait_until("connections are made again", || {
+                let mut proxies = stage.proxies.iter().zip(&made);
+                proxies.all(|(it, made)| it.made() > *made)
+            });
         }
     })
     .until_departed(1),
@@ -71,12 +75,6 @@ pub(super) const FAULTS: &[Fault] = &[
     .until_departed(4)
     .heal(|stage| stage.each(|it| it.delay(Duration::ZERO))),
 ];
-
-fn wait_for_connections(stage: &Stage) {
-    wait_until("connections are made again", || {
-        stage.proxies.iter().all(|it| it.open() > 0)
-    });
-}
 
 /// One after the other by each of the proxies, of commands that take slots.
 pub(super) fn cut_replies(stage: &mut Stage, command: &[u8]) {

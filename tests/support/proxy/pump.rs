@@ -15,54 +15,32 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{State, Weather};
 
-/// How a connection ends.
-enum End {
-    /// One side has closed it, and so does the other.
-    Closed,
-    /// The client's side is reset.
-    Broken,
-}
-
 type Chunk = (Instant, Vec<u8>);
 
-/// Serves a connection, which was made after so many cuts, until it is over.
+/// Serves a connection, which was made after so many cuts, until one side closes it, or it is reset.
 pub async fn connect(mut client: TcpStream, number: usize, cuts: usize, state: &State) {
     let mut weather = state.weather.subscribe();
     let target = weather.borrow().target;
-    let is_cut = async {
-        // The other end of the channel lives as long as the proxy.
-        let _ = weather.wait_for(|now| now.cuts != cuts).await;
+    let pass = async {
+        let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
+        // A delay is what the test says, and none of Nagle's.
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let connection = Connection {
+            number,
+            state,
+            lit: Mutex::default(),
+        };
+        connection.pass(&mut client, &mut server).await
     };
-    tokio::pin!(is_cut);
-    let server = tokio::select! {
-        server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) => server,
-        () = &mut is_cut => return reset(&client),
+    let end = tokio::select! {
+        end = pass => end,
+        _ = weather.wait_for(|now| now.cuts != cuts) => Err(io::ErrorKind::ConnectionReset.into()),
     };
-    let Ok(mut server) = server else {
-        return reset(&client);
-    };
-    // A delay is what the test says, and none of Nagle's.
-    let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let connection = Connection {
-        number,
-        state,
-        lit: Mutex::default(),
-    };
-    tokio::select! {
-        end = connection.pass(&mut client, &mut server) => if let End::Broken = end {
-            reset(&client);
-        },
-        () = is_cut => {
-            reset(&client);
-            reset(&server);
-        }
+    if end.is_err() {
+        // What is dropped after this is reset. It may be so already.
+        let _ = client.set_zero_linger();
     }
-}
-
-/// What is dropped after this is reset.
-fn reset(stream: &TcpStream) {
-    // It may be so already.
-    let _ = stream.set_zero_linger();
 }
 
 struct Connection<'a> {
@@ -73,11 +51,11 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    async fn pass(&self, client: &mut TcpStream, server: &mut TcpStream) -> End {
+    async fn pass(&self, client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
         let requests = self.flow(from_client, to_server, |bytes| {
-            self.light(bytes);
+            self.inspect(bytes);
             true
         });
         let replies = async {
@@ -94,7 +72,7 @@ impl Connection<'_> {
             }
             if *self.lit() == Some(0) {
                 self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
-                return End::Broken;
+                return Err(io::ErrorKind::ConnectionReset.into());
             }
             end
         };
@@ -110,7 +88,7 @@ impl Connection<'_> {
         mut from: ReadHalf<'_>,
         to: WriteHalf<'_>,
         mut pass: impl FnMut(&mut Vec<u8>) -> bool,
-    ) -> End {
+    ) -> io::Result<()> {
         let (send, chunks) = unbounded_channel();
         let read = async move {
             let mut buffer = vec![0; 64 * 1024];
@@ -127,15 +105,14 @@ impl Connection<'_> {
             }
         };
         let (read, written) = tokio::join!(read, self.write(chunks, to));
-        read.and(written).map_or(End::Broken, |()| End::Closed)
+        read.and(written)
     }
 
-    /// Cuts the reply to these bytes, if that is their turn.
-    fn light(&self, bytes: &[u8]) {
-        let mut slot = self.state.fuse.lock().expect("no panic");
-        let lights = |request: &[u8]| bytes.windows(request.len()).any(|some| some == request);
-        if let Some(fuse) = slot.take_if(|fuse| lights(&fuse.request)) {
-            *self.lit() = Some(fuse.after);
+    /// Cuts the reply to these bytes, if the inspector says so.
+    fn inspect(&self, bytes: &[u8]) {
+        let mut inspector = self.state.inspector.lock().expect("no panic");
+        if let Some(after) = inspector.as_mut().and_then(|it| it(bytes)) {
+            *self.lit() = Some(after);
         }
     }
 

@@ -135,10 +135,8 @@ async fn a_late_or_lost_answer_has_an_unknown_outcome() {
 
 #[tokio::test]
 async fn a_server_that_is_down_is_tried_with_pauses_until_it_is_up() {
-    let mut server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
-    let servers = Servers::at(&proxy.url()).unwrap();
-    server.stop();
+    let (mut server, proxy, servers) = proxied();
+    server.kill9();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(500) {
         let error = get(&servers).await.unwrap_err();
@@ -154,8 +152,7 @@ async fn a_server_that_is_down_is_tried_with_pauses_until_it_is_up() {
 
 #[test]
 fn connections_survive_the_end_of_their_runtime() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (_server, _proxy, servers) = proxied();
     let connections = [(); 3].map(|()| {
         let runtime = start_runtime();
         runtime.block_on(get(&servers)).unwrap().origin.connection

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::*;
-use crate::algorithm::{Demand, Flow, Mode, State, Take};
+use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{AnswerOrigin, Servers};
 use crate::store::redis::{Reading, RedisStore};
@@ -28,7 +28,7 @@ fn set(connection: &mut redis::Connection, name: &str, value: &[u8]) {
 
 #[tokio::test]
 async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
-    let server = support::keyspace::start_cluster().await;
+    let server = support::cluster::start_one().await;
     let store = store(&server);
     let (policy, take) = (policy("1/m"), Operation::Take(Take::one(Mode::Try, 1)));
     let calls = (0..20).map(|nth| Call::new(&Key::new(format!("key-{nth}")), &policy, &take));
@@ -119,42 +119,5 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         assert!(answered.answers.iter().all(Result::is_ok));
         let made = calls() - before;
         assert!((1..=most).contains(&made), "{keys} {processes}: {made}");
-    }
-}
-
-#[tokio::test]
-async fn a_long_value_that_is_cut_is_not_recognized() {
-    let server = RedisServer::start();
-    let (store, policy) = (store(&server), policy("10/m gcra burst=5"));
-    let waits = |process: u64| Take {
-        demand: Demand::new([(1, 1)].into_iter()),
-        // With a share, whose number ends the announcement.
-        process: process << 11 | 1 << 7,
-        flow: Flow { id: 9, weight: 1 },
-        number: 7,
-        ..Take::one(Mode::Wait, 1)
-    };
-    let mut state = State::new(policy.counters());
-    for process in 1..=60 {
-        state.take(0, &waits(process), now());
-    }
-    let value = state.encode();
-    assert!(value.len() > 2_000);
-    let mut connection = server.client().get_connection().unwrap();
-    for cut in 1..=60 {
-        set(
-            &mut connection,
-            "throttle:{key}",
-            &value[..value.len() - cut],
-        );
-        for process in [60, 61] {
-            let take = Operation::Take(waits(process));
-            let calls = vec![Call::new(&Key::new("key"), &policy, &take)];
-            let error = match store.call(calls).await {
-                Ok(answered) => answered.answers.into_iter().next().unwrap().unwrap_err(),
-                Err(error) => error,
-            };
-            assert!(error.is_unrecognized_value(), "{cut} {process}: {error:?}");
-        }
     }
 }

@@ -22,8 +22,7 @@ async fn released_connections_are_reused_and_others_are_closed() {
 
 #[tokio::test]
 async fn a_broken_connection_is_not_reused() {
-    let mut server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (mut server, _proxy, servers) = proxied();
     let [one, other] = [take(&servers).await, take(&servers).await];
     other.release();
     server.restart();
@@ -37,8 +36,7 @@ async fn a_broken_connection_is_not_reused() {
 
 #[test]
 fn pooled_connections_of_a_runtime_that_ended_are_dropped() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (_server, _proxy, servers) = proxied();
     start_runtime().block_on(async { take(&servers).await.release() });
     let runtime = start_runtime();
     assert!(!runtime.block_on(take(&servers)).is_reused);

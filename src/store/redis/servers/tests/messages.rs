@@ -6,8 +6,8 @@ use super::super::Subscription;
 use super::*;
 use crate::store::Nudge;
 
-/// A nudge of the key `text` for all processes.
-const MESSAGE: &str = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0text";
+/// A nudge of the key `téxt` for two processes, by their numbers of seven bytes.
+const MESSAGE: &str = "\u{7}\0\0\0\0\0\u{8}\u{1}\0\0\0\0\0\0t\u{e9}xt";
 
 fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Nudge>) {
     let (sender, messages) = unbounded_channel();
@@ -34,8 +34,7 @@ async fn is_delivered(server: &RedisServer, messages: &mut UnboundedReceiver<Nud
 
 #[tokio::test]
 async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
-    let mut server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (mut server, _proxy, servers) = proxied();
     let (subscription, mut messages) = subscribe(&servers);
     is_delivered(&server, &mut messages).await;
     server.restart();
@@ -50,8 +49,7 @@ async fn a_subscription_survives_a_restart_and_ends_when_it_is_dropped() {
 
 #[test]
 fn a_subscription_is_resumed_on_another_runtime() {
-    let server = RedisServer::start();
-    let servers = Servers::at(&server.url()).unwrap();
+    let (server, _proxy, servers) = proxied();
     // There is no runtime yet.
     let (subscription, mut messages) = subscribe(&servers);
     for runtime in [start_runtime(), start_runtime()] {
