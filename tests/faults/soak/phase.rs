@@ -132,11 +132,12 @@ impl Phases {
         }
     }
 
-    /// After a run of this length, which has enough samples if it is long.
+    /// After a run of this length. If it is long, it has enough samples of all processes but the first, which is replaced
+    /// at random.
     pub(crate) fn assert_no_growth(&self, took: Duration) {
         let medians: Vec<_> = self.memory.values().filter_map(|it| medians(it)).collect();
         println!("bytes of processes in the second quarter and in the last: {medians:?}");
-        assert!(took < LONG || medians.len() >= PROCESSES);
+        assert!(took < LONG || medians.len() >= PROCESSES - 1);
         assert!(!medians.into_iter().any(grows));
     }
 
