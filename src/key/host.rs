@@ -154,10 +154,7 @@ fn canonical(host: &str) -> Option<EcoString> {
     }
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_valid = !name.is_empty() && name.bytes().all(in_host);
-    is_valid.then(|| match name.bytes().any(|b| b.is_ascii_uppercase()) {
-        true => lowercase(name),
-        false => name.into(),
-    })
+    is_valid.then(|| lowercase(name))
 }
 
 /// True for the bytes of a host name in RFC 3986 (section 3.2.2).
