@@ -895,10 +895,10 @@ impl KeyQueue {
         }
     }
 
-    /// A request was polled too late for its turn, by `late`.
-    pub(super) fn missed(&self, guard: Duration, late: Duration) {
-        let handle = &self.handle;
-        handle.guard.forfeited(guard, late, Instant::now());
+    /// A request was polled too late for its turn, which had ended at `until`.
+    pub(super) fn missed(&self, guard: Duration, until: Instant, now: Instant) {
+        let (handle, late) = (&self.handle, now - until);
+        handle.guard.forfeited(guard, late, now);
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
@@ -963,7 +963,7 @@ impl Future for Waiting {
                     this.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn) => queue.missed(turn.guard, now - turn.until),
+                Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
                 Step::Wait(None) => {
                     dispatcher.ensure_task();
                     return Poll::Pending;

@@ -431,7 +431,7 @@ impl Dispatcher {
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         drop(locked);
         if let Some(turn) = missed {
-            queue.missed(turn.guard, now - turn.until);
+            queue.missed(turn.guard, turn.until, now);
         }
         if lost > 0 {
             let telemetry = &queue.handle.load().telemetry;
@@ -750,7 +750,7 @@ impl Dispatcher {
             let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
             if let Some(until) = first.filter(|&until| until < now) {
                 // The answer came too late.
-                sent.queue.missed(sent.guard, now - until);
+                sent.queue.missed(sent.guard, until, now);
             }
             if sent.gives_back {
                 handle.nudge_others(&sent.queue);
