@@ -13,6 +13,9 @@ const DRIFT: i64 = 2_000;
 /// A clock that is off by more than this was set.
 const TOLERANCE: Duration = Duration::from_millis(5);
 
+/// Times of arrivals may be off by so many nanoseconds, beyond what is known of the clock.
+const OFF: u64 = 20_000_000;
+
 /// A server that has not answered for so long may be forgotten.
 const RECENT: Duration = Duration::from_secs(10);
 
@@ -36,6 +39,8 @@ struct Servers {
     known: HashMap<u64, Known>,
     /// The server that answered last.
     last: u64,
+    /// By how many nanoseconds the store's clock is ahead in the times of arrivals.
+    arrivals: Option<i64>,
     sets: ClockSets,
 }
 
@@ -76,15 +81,20 @@ impl StoreClock {
         }
     }
 
-    /// The most that the clock of the server that answered last shows at a local time; 0 if none has.
-    pub(crate) fn shows(&self) -> impl Fn(Instant) -> u64 + use<> {
-        let servers = self.servers.lock();
-        let offset = servers.known.get(&servers.last).map(|known| known.offset);
+    /// What the store's clock shows at the local time of an arrival; 0 if no server has answered. A request keeps this
+    /// time in later calls, though they know the clock better. Else requests of several processes that arrive within
+    /// milliseconds change their order, and a process that becomes the first does not know that it has to call.
+    pub(crate) fn arrived(&self) -> impl Fn(Instant) -> u64 + use<> {
+        let mut servers = self.servers.lock();
+        let known = servers.known.get(&servers.last);
+        let most = known.map(|known| known.offset.most);
+        let is_close = |ahead: &i64| most.is_some_and(|most| most.abs_diff(*ahead) <= OFF);
+        servers.arrivals = servers.arrivals.filter(is_close).or(most);
+        let (origin, ahead) = (self.origin, servers.arrivals);
         move |at| {
-            offset.map_or(0, |offset| {
-                let local = signed_nanos(at.saturating_duration_since(offset.origin));
-                u64::try_from((local + offset.most) / NANOS + 1).unwrap_or(0)
-            })
+            let local = signed_nanos(at.saturating_duration_since(origin));
+            let shown = ahead.map(|ahead| (local + ahead) / NANOS + 1);
+            u64::try_from(shown.unwrap_or(0)).unwrap_or(0)
         }
     }
 
@@ -244,14 +254,16 @@ mod tests {
                 let rounding = 1;
                 prop_assert!(read.offset.earliest(shown - rounding) <= at(now));
                 prop_assert!(read.offset.latest(shown + rounding) >= at(now));
-                prop_assert!(clock.shows()(at(now)) + rounding >= shown);
+                let off = clock.arrived()(at(now)).abs_diff(shown) * 1_000;
+                let uncertainty = read.offset.uncertainty().as_nanos() as u64;
+                prop_assert!(off <= OFF + uncertainty + 2_000);
             }
         }
     }
 
     #[test]
     fn one_clock_tells_nothing_about_that_of_another_server() {
-        assert_eq!(StoreClock::new().shows()(Instant::now()), 0);
+        assert_eq!(StoreClock::new().arrived()(Instant::now()), 0);
         // Server 0 is one of a connection that may be renewed: each reading may be of another server.
         for (server, next) in [(1, 2), (0, 0)] {
             let clock = StoreClock::new();

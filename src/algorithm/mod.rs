@@ -1226,14 +1226,18 @@ impl State {
         let first = rest.oldest();
         let ahead = others.ahead(first, granted, Ahead::All);
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
-        let silence = LONGEST_SILENCE.max((last - now) / 4);
         let opening = opens(ahead);
+        let early = |at: u64| at.saturating_sub(take.horizon / 2);
+        // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
+        let without_one = early(opens(ahead.without(others.most_ahead(first))));
+        let silence = ((last - now) / 4).min(without_one.saturating_sub(now));
+        let silence = LONGEST_SILENCE.max(silence);
         let call = match self.full(terms, opening, ahead, rest.units_of(1)) {
             Some(places) => {
                 let look = concurrent::look(take.holding, others.before(first), now);
                 places.first_end().map_or(look, |end| look.min(end))
             }
-            None => opening.saturating_sub(take.horizon / 2),
+            None => early(opening),
         };
         // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
         let watched = others.watched(first);

@@ -192,6 +192,12 @@ impl<'a> Others<'a> {
         (may_be_ahead && oldest + self.needed_lead(other) <= arrival).then_some(oldest)
     }
 
+    /// The most units of one process that may be ahead of a request that arrived then.
+    pub(crate) fn most_ahead(&self, arrival: u64) -> Units {
+        let ahead = self.live.iter().map(|it| self.units_of(it, arrival));
+        ahead.fold(Units::default(), |most, units| most.zip(units, u64::max))
+    }
+
     /// The times to look whether processes ahead have crashed, and their units that may be ahead: of the one right ahead,
     /// and of those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {

@@ -524,6 +524,17 @@ if operation < 3 then
     if live > 0 then <<before&>> = ahead(first, granted@all) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
+    if silence > 1000000 and live > 0 then
+      -- If a process ahead is gone, or has cancelled its requests, no departure stays unused.
+      local <<most&>> = <<0>>
+      for j = 1, live do
+        local <<units&>> = ahead_of(j, first)
+        if units& > most& then most& = units& end
+      end
+      most& = before& > most& and before& - most& or 0
+      local time = earliest(now, <<most&>>, <<each&>>) - (horizon - horizon % 2) / 2 - now
+      if time < silence then silence = time > 1000000 and time or 1000000 end
+    end
     next_call = earliest(now, <<before&>>, <<each&>>)
     if next_call == beyond then --places
       local before, time = 0, now + 1000000 --places

@@ -520,7 +520,7 @@ impl Dispatcher {
         }
         let number = *number;
         let largest = policy.largest_costs();
-        let mut asked = locked.begin(number, &largest, outage, clock.shows(), woken);
+        let mut asked = locked.begin(number, &largest, outage, clock.arrived(), woken);
         asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();
         let flow = queue.flow();
         if let Some(check) = locked.due() {

@@ -96,6 +96,8 @@ fn threads(count: usize) -> tokio::runtime::Runtime {
 struct Remote {
     memory: MemoryStore,
     round_trip: Duration,
+    /// Calls were sent up to so many milliseconds earlier than it is simulated.
+    jitter: u64,
     fault: Mutex<Fault>,
     calls: AtomicU64,
     /// The shard that holds all keys.
@@ -184,7 +186,8 @@ impl Remote {
 
     fn reply(&self, answered: impl FnOnce() -> Answered) -> Reply<Answered> {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let (sent, half) = (Instant::now(), self.round_trip / 2);
+        let jitter = Duration::from_millis(calls * 37 % (self.jitter + 1));
+        let (sent, half) = (Instant::now() - jitter, self.round_trip / 2);
         let fault = *self.fault.lock();
         let fault = if calls < LOOP { fault } else { Fault::None };
         match fault {

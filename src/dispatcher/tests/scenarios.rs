@@ -208,6 +208,47 @@ fn replicas_whose_requests_arrive_at_once_make_few_calls() {
     }
 }
 
+/// Asserts that a request departs each second, within 250 ms, until the last one does.
+#[track_caller]
+fn assert_all_used(name: &str, processes: Vec<Process>) {
+    let out = Scenario::new("1/s", processes).run();
+    let times: Vec<_> = out.done.iter().map(|it| it.from).collect();
+    let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+    let widest = gaps.max().unwrap();
+    assert!(widest <= millis(1_250), "{name}: {widest:?} in {times:.2?}");
+}
+
+#[test]
+fn no_departure_stays_unused_while_requests_wait() {
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut processes = processes([1; 3]);
+        for process in &mut processes {
+            process.jitter = 9;
+            let jobs = (0..10).map(|_| Job::at(100 + rng.random_range(0..10)));
+            process.jobs = jobs.collect();
+        }
+        assert_all_used("arrivals within milliseconds", processes);
+    }
+    // The first process has most of the requests, and the third expects to wait for them.
+    let waiting = || {
+        let mut processes = processes([1; 3]);
+        for (process, (arrival, count)) in processes.iter_mut().zip([(0, 60), (300, 10), (600, 10)])
+        {
+            process.jobs = burst(arrival, count, 0);
+        }
+        processes
+    };
+    let mut cancelled = waiting();
+    let each = cancelled[0].jobs.iter_mut();
+    each.for_each(|it| it.wish = Wish::Cancelled(2_500));
+    cancelled[0].jobs.extend(burst(2_700, 5, 0));
+    assert_all_used("cancelled", cancelled);
+    let mut killed = waiting();
+    killed[0].killed = Some(2_400);
+    assert_all_used("killed", killed);
+}
+
 const LEVELS: [Priority; 5] = [
     Priority::Highest,
     Priority::High,
@@ -271,6 +312,7 @@ fn process() -> impl Strategy<Value = Process> {
     (round_trip, jobs, lost, time(), time()).prop_map(
         |(round_trip, jobs, lost_percent, stopped, killed)| Process {
             round_trip,
+            jitter: 0,
             jobs,
             lost_percent,
             // Else an outage may last for five seconds, and requests fail.

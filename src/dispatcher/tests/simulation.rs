@@ -24,6 +24,8 @@ pub(super) struct Scenario {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Process {
     pub(super) round_trip: u64,
+    /// Calls take up to so much longer to arrive.
+    pub(super) jitter: u64,
     pub(super) jobs: Vec<Job>,
     /// The share of calls that are lost, half of them after they were executed.
     pub(super) lost_percent: u64,
@@ -230,6 +232,7 @@ impl Scenario {
             let store = Arc::new(Remote {
                 memory: memory.clone(),
                 round_trip: millis(it.round_trip),
+                jitter: it.jitter,
                 network: (!self.is_deaf).then(|| network.clone()),
                 ..Remote::default()
             });
