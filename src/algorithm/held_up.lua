@@ -6,14 +6,7 @@ if live > 0 then
   if opens > finish then finish = opens end
   local mine& = count > 0 and points[(count - 1) * @step + 1 + &] or 0
   for j = 1, live do
-    local <<first&>>, described = unpack('<@costsB', tail, detail[j] + 7)
-    if <<first& == 0| and >> then
-      if described > 1 then
-        <<first&>> = unpack('<@sums', tail, detail[j] + @detail + 7)
-      else
-        first& = waiting&[j]
-      end
-    end
+    local <<first&>> = common.first_cost(detail[j])
     local elsewhere& = mine& > 0 and 0 or first&
     if (<<elsewhere& > 0| or >>) and earliest(now, <<0>>, <<elsewhere&>>) > finish then
       newest[j], <<waiting&[j]>> = oldest[j], <<first&>>

@@ -4,7 +4,7 @@
 //! encoded value.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::mem::discriminant;
 
 use smallvec::SmallVec;
@@ -63,6 +63,9 @@ const MOST_FORMER: usize = 8;
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
 const SOONEST_CALL: u64 = 2_000;
 const LONGEST_SILENCE: u64 = 1_000_000;
+
+/// A process that waits is nudged if its next request may depart so much earlier than it calls.
+const UNAWARE: u64 = 250_000;
 
 /// The least time in which a request without a place may get one, as far as answers say.
 const LEAST_BEYOND: u64 = 100_000;
@@ -496,7 +499,7 @@ pub struct Taken {
     /// The requests in progress, if a quota limits how many there are.
     #[doc(hidden)]
     pub occupancy: Occupancy,
-    /// The processes to which the call has offered places that it released, if any wait, and departures that it returned.
+    /// The processes that may depart earlier after this call than they expect, if there are any.
     #[doc(hidden)]
     pub next: Option<NextProcesses>,
 }
@@ -770,12 +773,9 @@ impl State {
             // Arrival alone does not decide between shares.
             taken.next = next.map(|next| if is_fair { Default::default() } else { next });
         }
-        let returned = corrections.returned().saturating_sub(units.total());
-        if returned > 0 {
-            let wants = |demand: &Demand| demand.units().total();
-            let next = concurrent::offer(&mut self.announced, returned, wants, false, now);
-            let next = next.filter(|_| !is_fair && taken.next.is_none());
-            taken.next = Some(next.unwrap_or_default());
+        if taken.next.is_none() {
+            let returned = corrections.returned().saturating_sub(units.total());
+            taken.next = self.unaware(&terms, &rest, take, returned > 0, is_fair);
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
@@ -1210,6 +1210,43 @@ impl State {
             }
         }
         (remaining, reset)
+    }
+
+    /// The process to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
+    /// the process calls, or at all earlier if departures were returned. With shares, these are offered to all.
+    fn unaware(
+        &self,
+        terms: &Terms,
+        rest: &Demand,
+        take: &Take,
+        has_returned: bool,
+        is_fair: bool,
+    ) -> Option<NextProcesses> {
+        let order = |process, flow, demand: &Demand| {
+            let lead = if is_fair {
+                order::lead(&self.tags, process, flow)
+            } else {
+                0.0
+            };
+            (level(process), lead, demand.oldest(), process)
+        };
+        let of = |it: &Announcement| order(it.process, it.flow, &it.demand);
+        let waiting = self.announced.iter().filter(|it| it.counts(terms.now));
+        let first = waiting.min_by(|one, other| {
+            let ordering = of(one).partial_cmp(&of(other));
+            ordering.unwrap_or(Ordering::Equal)
+        })?;
+        if is_fair && has_returned {
+            return Some(NextProcesses::default());
+        }
+        if !rest.is_empty() && order(take.process, take.flow.id, rest) < of(first) {
+            return None;
+        }
+        let cost = first.demand.first_cost();
+        let opens = self.earliest(terms, terms.now, Units::default(), cost);
+        let is_full = || self.full(terms, opens, Units::default(), cost).is_some();
+        let late = if has_returned { 0 } else { UNAWARE };
+        (first.deadline > opens + late && !is_full()).then_some([first.process, 0])
     }
 
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is

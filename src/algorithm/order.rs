@@ -239,6 +239,13 @@ impl<'a> Others<'a> {
     }
 }
 
+/// How far the share of a request is ahead of virtual time.
+pub(super) fn lead(tags: &[Tag], process: u64, flow: u64) -> f64 {
+    let key = flow * LEVELS + level(process);
+    let tag = tags.iter().find(|tag| tag.key == key);
+    tag.map_or(0.0, |tag| tag.lead)
+}
+
 fn key_of(announced: &Announcement) -> u64 {
     announced.flow * LEVELS + level(announced.process)
 }

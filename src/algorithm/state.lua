@@ -14,14 +14,16 @@
 --     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any;
 --     if a quota limits how many requests are in progress, <I4> places that this process holds
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
--- ARGV[3], ARGV[4]: of a single call by which others may depart earlier, the channel of nudges and the key as the limiter
---   has it. A nudge is <I7 I7> the two processes that it is for, or 0 for all; the key
+-- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges and the key as the limiter has it. A nudge is
+--   <I7 I7> the two processes that it is for, or 0 for all; the key
 -- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
---   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there); if done,
---   <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of grants;
+--   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if processes are to
+--   be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of
+--   grants;
 --   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
---   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version
+--   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version;
+--   if there are any and they were not nudged, <I7 I7> the processes to nudge
 -- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
 -- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
@@ -95,6 +97,15 @@ local function fits(at, <<cost&>>)
   if cost@unit > 0 then count = fits$(at, cost@unit) if count < least then least = count end end --units
   if at < allowed_until& and cost& > 0 then count = allowed& / cost& least = count < least and count - count % 1 or least end
   return least
+end
+
+-- Returns the cost of the first request of another process. The details of its announcement are at this place.
+function common.first_cost(place)
+  local <<cost&>>, described = unpack('<@costsB', tail, place + 7)
+  if <<cost& == 0| and >> then
+    <<cost&>> = unpack('<@sums', tail, described > 1 and place + @detail + 7 or place - @demand + 14)
+  end
+  return <<cost&>>
 end
 
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
@@ -278,6 +289,10 @@ local others, cuts, start, latest = 0, nil, at, 0
 local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
+do
+-- The first request of other processes: how far its level is behind that of this process, its arrival, its process, and the
+-- deadline and the place of the details.
+local front, front_rank, front_arrival = nil, 128
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
@@ -313,7 +328,11 @@ for _ = 1, announced do
     if deadline > latest then latest = deadline end
     if waits and deadline + 250000 >= now then
       local distance, rival = who % 128 - level * 16
-      local is_lower = distance >= 16
+      local is_lower, rank = distance >= 16, distance - distance % 16
+      if rank < front_rank or rank == front_rank
+        and (first < front_arrival or first == front_arrival and who < front[3]) then
+        front, front_rank, front_arrival = { rank, first, who, deadline, place }, rank, first
+      end
       -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
       if distance < 0 then first, last = 0, 0 end
       overtakes = overtakes or is_lower
@@ -358,6 +377,8 @@ for _ = 1, announced do
   end
   at = next
 end
+common.front = front
+end
 if answers[nth] then break end
 if at ~= #tail + 1 - logs and raw ~= '' then
   answers[nth] = '\3'
@@ -375,7 +396,7 @@ if not is_cut then
   slices[#slices + 1] = sub(tail, from, at - 1)
   rest = concat(slices)
 end
--- The processes to which places are offered.
+-- The two processes to nudge, or 0 for all.
 local offered
 if places.released > 0 then --places
 --@offer
@@ -388,7 +409,7 @@ end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, @list(granted) = 0, @list(0)
-local is_changed, is_nudge = operation ~= 2, false
+local is_changed = operation ~= 2
 if operation < 3 then
   local returned = 0
   for i = 0, settled - 1 do
@@ -447,23 +468,6 @@ if operation < 3 then
       granted0 = <<granted&| + >> --units
     end
     if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
-    returned = returned - granted@all
-    if returned > 0 then
-      -- The next two processes call for what was returned, or all if there is more or arrival alone does not decide.
-      is_nudge = true
-      local first, second
-      for j = 1, live do
-        if not first or oldest[j] < oldest[first] then
-          first, second = j, first
-        elseif not second or oldest[j] < oldest[second] then
-          second = j
-        end
-      end
-      local wanted = first and <<waiting&[first]| + >> or 0
-      if second then wanted = wanted + <<waiting&[second]| + >> end
-      local is_enough = wanted >= returned and not (offered or fair or overtakes or oldest[first] == 0)
-      offered = is_enough and { processes[first], second and processes[second] or 0 } or { 0, 0 }
-    end
   end
   local departs = now
   for i = 1, count do
@@ -609,6 +613,24 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
+  -- The process of the first request is nudged if that can depart much earlier than the process calls, or at all earlier if
+  -- departures were returned. With shares, these are offered to all.
+  returned = returned - granted@all
+  local front = common.front
+  if front and fair then front = fair.front() end
+  if front and not offered and operation < 2 then
+    local late = returned > 0 and 0 or 250000
+    if fair and returned > 0 then
+      offered = { 0, 0 }
+    elseif front[4] > now + late and (described == 0 or front[1] < 0 or front[1] == 0
+      and (front[2] < left[1] or front[2] == left[1] and front[3] < process)) then
+      local <<each&>> = common.first_cost(front[5])
+      local opening = earliest(now, <<0>>, <<each&>>)
+      local is_free = opening + late < front[4]
+      is_free = is_free and not (opening == beyond and places.look(0, each@place, now)) --places
+      if is_free then offered = { front[3], 0 } end
+    end
+  end
 else
   local evidence, length, units, unit = unpack('<I7I7I4B', arg)
   is_same = false
@@ -621,7 +643,7 @@ else
     elseif operation == 4 then
       if unit == & and (now >= allowed_until& or units < allowed&) then allowed&, allowed_until& = units, now + length end
     else
-      paused, is_nudge, offered = 0, true, { 0, 0 }
+      paused = 0
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
@@ -705,15 +727,19 @@ if is_changed then
     end
   end
   if places.released > 0 and offered and places.is_left() then offered = { 0, 0 } end --places
-  if offered and (is_nudge or special % 256 >= 128) then
+  if offered and special % 256 >= 128 then
     redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])
+    offered = nil
   end
 end
 if operation > 1 then generation, version = 0, 0 end
 expected = places.occupancy() .. expected --places
-local holds = ''
-if opens > 0 or generation > 0 then holds = pack('<I7I7I7I7', paused, quarantined, generation, version) end
-answers[nth] = pack('<B@costsI7I7BI2', (overtakes and operation < 2 and 4 or 0) + (holds ~= '' and 8 or 0), <<remaining&>>, reset, next_call, expected_count, grant_count)
-  .. expected .. grants .. holds
+local status, last = overtakes and operation < 2 and 4 or 0, ''
+if opens > 0 or generation > 0 then
+  status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
+end
+if offered then status, last = status + 16, last .. pack('<I7I7', offered[1], offered[2]) end
+answers[nth] = pack('<B@costsI7I7BI2', status, <<remaining&>>, reset, next_call, expected_count, grant_count)
+  .. expected .. grants .. last
 until true end
 return pack('<I7', now) .. concat(answers)

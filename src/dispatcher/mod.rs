@@ -253,11 +253,15 @@ impl Dispatcher {
     }
 
     fn nudge(&self, nudge: &Nudge) {
-        let is_own = |process: &u64| process >> LANE_BITS == self.process >> LANE_BITS;
-        let is_next = nudge.next == NextProcesses::default() || nudge.next.iter().any(is_own);
         for handle in self.handles() {
-            handle.nudge(&nudge.key, is_next);
+            handle.nudge(&nudge.key, self.is_next(&nudge.next));
         }
+    }
+
+    /// Returns true if this process is one of those to nudge.
+    fn is_next(&self, next: &NextProcesses) -> bool {
+        let is_own = |process: &u64| process >> LANE_BITS == self.process >> LANE_BITS;
+        *next == NextProcesses::default() || next.iter().any(is_own)
     }
 
     /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
@@ -752,7 +756,7 @@ impl Dispatcher {
                 // The answer came too late.
                 sent.queue.missed(sent.guard, until, now);
             }
-            if sent.gives_back {
+            if sent.gives_back || taken.next.is_some_and(|next| self.is_next(&next)) {
                 handle.nudge_others(&sent.queue);
             }
             let last = sent.queue.update(|queue, woken| {

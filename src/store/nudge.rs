@@ -14,22 +14,12 @@ pub struct Nudge {
 }
 
 impl Call {
-    /// Returns true if others may depart earlier after this call.
-    pub(crate) fn may_nudge(&self) -> bool {
-        match &self.operation {
-            Operation::Take(take) => take.holding.releases || take.corrections.returned() > 0,
-            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
-        }
-    }
-
     /// The message to other processes after this call, if there is one.
     pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
-        if !self.may_nudge() {
-            return None;
-        }
         let next = match &self.operation {
             Operation::Take(_) => answer.next?,
-            Operation::Control(_) => NextProcesses::default(),
+            Operation::Control(Command::Resume | Command::Reset) => NextProcesses::default(),
+            Operation::Control(_) => return None,
         };
         let key = self.key.clone();
         Some(Nudge { key, next })

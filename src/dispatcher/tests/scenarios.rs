@@ -208,45 +208,85 @@ fn replicas_whose_requests_arrive_at_once_make_few_calls() {
     }
 }
 
-/// Asserts that a request departs each second, within 250 ms, until the last one does.
-#[track_caller]
-fn assert_all_used(name: &str, processes: Vec<Process>) {
-    let out = Scenario::new("1/s", processes).run();
-    let times: Vec<_> = out.done.iter().map(|it| it.from).collect();
-    let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
-    let widest = gaps.max().unwrap();
-    assert!(widest <= millis(1_250), "{name}: {widest:?} in {times:.2?}");
+/// The longest time in which a request waited, and N per window had not departed.
+fn unused(out: &Outcome, quota: Quota) -> Duration {
+    let (limit, window) = (quota.limit() as usize, quota.window());
+    let unused = out.done.iter().enumerate().map(|(nth, it)| {
+        let left = out.done[nth..].iter();
+        let left = left.filter(|it| it.job.wish == Wish::Departs);
+        let since = left.map(|it| it.arrival).min().unwrap_or(it.from);
+        let free = nth
+            .checked_sub(limit)
+            .map(|nth| out.done[nth].from + window);
+        it.from
+            .saturating_sub(free.map_or(since, |free| free.max(since)))
+    });
+    unused.max().unwrap_or_default()
 }
 
+/// Groups of requests arrive within milliseconds in several processes, and some groups are cancelled. Where no nudges
+/// arrive, each process has a few requests that arrive at once, and all depart.
 #[test]
 fn no_departure_stays_unused_while_requests_wait() {
-    for seed in 0..20 {
+    for seed in 0..300 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut processes = processes([1; 3]);
+        let quotas = ["1/s", "3/2s", "10/s", "2/5s", "1/s spacing"];
+        let quota = quotas[rng.random_range(0..quotas.len())];
+        let is_deaf = seed % 2 == 0;
+        let mut processes = vec![Process::default(); rng.random_range(2..6)];
         for process in &mut processes {
-            process.jitter = 9;
-            let jobs = (0..10).map(|_| Job::at(100 + rng.random_range(0..10)));
-            process.jobs = jobs.collect();
+            process.round_trip = [1, 5, 40][rng.random_range(0..3)];
+            process.jitter = [0, 9][rng.random_range(0..2)];
+            let groups = if is_deaf { 1 } else { rng.random_range(1..4) };
+            for _ in 0..groups {
+                let at = if is_deaf {
+                    0
+                } else {
+                    rng.random_range(0..8_000)
+                };
+                let rank = match seed % 4 {
+                    1 => LEVELS[rng.random_range(0..5)].into(),
+                    3 => of_share(["a", "b", "c"][rng.random_range(0..3)], 1),
+                    _ => Rank::default(),
+                };
+                let wait = rng.random_range(0..8_000);
+                let wish = match !is_deaf && rng.random_bool(0.4) {
+                    true => Wish::Cancelled(wait),
+                    false => Wish::Departs,
+                };
+                for _ in 0..[1, 2, 8, 20][rng.random_range(0..if is_deaf { 3 } else { 4 })] {
+                    process.jobs.push(Job {
+                        rank: rank.clone(),
+                        wish,
+                        ..Job::at(at + rng.random_range(0..10))
+                    });
+                }
+            }
         }
-        assert_all_used("arrivals within milliseconds", processes);
+        let mut scenario = Scenario::new(quota, processes);
+        scenario.is_deaf = is_deaf;
+        let unused = unused(&scenario.run(), quota.parse().unwrap());
+        assert!(unused <= millis(500), "{quota}, {seed}: {unused:?}");
     }
-    // The first process has most of the requests, and the third expects to wait for them.
-    let waiting = || {
-        let mut processes = processes([1; 3]);
-        for (process, (arrival, count)) in processes.iter_mut().zip([(0, 60), (300, 10), (600, 10)])
-        {
-            process.jobs = burst(arrival, count, 0);
-        }
-        processes
-    };
-    let mut cancelled = waiting();
-    let each = cancelled[0].jobs.iter_mut();
-    each.for_each(|it| it.wish = Wish::Cancelled(2_500));
-    cancelled[0].jobs.extend(burst(2_700, 5, 0));
-    assert_all_used("cancelled", cancelled);
-    let mut killed = waiting();
-    killed[0].killed = Some(2_400);
-    assert_all_used("killed", killed);
+}
+
+/// The process with most of the requests dies, and the third expects to wait for them. No nudge arrives.
+#[test]
+fn no_departure_stays_unused_after_a_process_was_killed() {
+    let mut processes = processes([1; 3]);
+    let arrivals = [(0, 60), (300, 10), (600, 10)];
+    for (process, (arrival, count)) in processes.iter_mut().zip(arrivals) {
+        process.jobs = burst(arrival, count, 0);
+    }
+    processes[0].killed = Some(2_400);
+    let mut scenario = Scenario::new("1/s", processes);
+    scenario.is_deaf = true;
+    let out = scenario.run();
+    assert!(
+        unused(&out, Quota::per_second(1)) <= millis(500),
+        "{:?}",
+        out.done
+    );
 }
 
 const LEVELS: [Priority; 5] = [

@@ -232,11 +232,22 @@ impl RedisStore {
         .await;
         let mut at: Option<Reading> = None;
         let mut answers = Vec::with_capacity(calls.len());
-        answers.extend(results.into_iter().flatten().map(|result| {
+        let mut nudges = Pipeline::new();
+        let results = calls.iter().zip(results.into_iter().flatten());
+        answers.extend(results.map(|(named, result)| {
             let (answer, read) = result?;
             at = Some(at.map_or(read, |at| at.and(read)));
+            if let Some(nudge) = named.call.nudge(&answer) {
+                let publish = nudges.cmd("PUBLISH");
+                publish.arg(self.channel()).arg(nudge.encode());
+            }
             Ok(answer)
         }));
+        if !nudges.is_empty() {
+            let (servers, name) = (self.servers.clone(), name.to_owned());
+            // The answer does not wait for it. It may fail, because nothing depends on it.
+            tokio::spawn(async move { servers.run(&name, &nudges, deadline).await });
+        }
         let at = match at {
             Some(at) => at,
             None => {

@@ -157,7 +157,7 @@ impl RedisStore {
             wire::rest(&mut rest, &named.call, server);
             eval.arg(&rest.0);
         }
-        if first.call.may_nudge() {
+        if wire::releases(&first.call) {
             eval.arg(self.channel()).arg(first.call.key.as_str());
         }
         eval

@@ -118,7 +118,6 @@ impl RedisStore {
         let (server, known_since) = (origin.server, since.unwrap_or(now));
         let applied = call.apply_strict(value.as_deref(), now, server, known_since);
         let (answer, written) = applied.map_err(naming(name))?;
-        let nudge = call.nudge(&answer).filter(|_| written.is_some());
         // The answer is nil if the value has changed.
         let mut pipe = redis::pipe();
         if let Some((new, expires)) = written {
@@ -156,14 +155,6 @@ impl RedisStore {
                 let found = found.and_then(|value| State::decode(&value).ok());
                 return Ok(Continue(found.map(|state| state.counters)));
             }
-        }
-        if let Some(nudge) = nudge {
-            let mut pipe = redis::pipe();
-            let publish = pipe.cmd("PUBLISH").arg(self.channel());
-            publish.arg(nudge.encode());
-            let (servers, name) = (self.servers.clone(), name.clone());
-            // The answer does not wait for it. It may fail, because nothing depends on it.
-            tokio::spawn(async move { servers.run(&name, &pipe, deadline).await });
         }
         Ok(Break(Ok((answer, Reading { now, origin }))))
     }

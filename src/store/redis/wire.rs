@@ -76,6 +76,11 @@ pub(super) fn is_single(call: &Call) -> bool {
     }
 }
 
+/// Returns true if a call releases places, so that its script sends the nudge.
+pub(super) fn releases(call: &Call) -> bool {
+    matches!(&call.operation, Operation::Take(take) if take.holding.releases)
+}
+
 /// Writes the rest of a call.
 pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
     rest.0.clear();
@@ -203,6 +208,9 @@ fn taken(status: u64, bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Ta
             version,
         };
         taken.known = (generation > 0).then_some(known);
+    }
+    if status & 16 != 0 {
+        taken.next = Some(bytes.numbers([7; 2])?);
     }
     Ok(taken)
 }

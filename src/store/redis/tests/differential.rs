@@ -318,8 +318,10 @@ impl History {
             now,
         )
         .unwrap();
-        // The script sends the nudge itself.
-        answer.next = Default::default();
+        if matches!(operation, Operation::Take(take) if take.holding.releases) {
+            // The script sends the nudge itself.
+            answer.next = None;
+        }
         let calls = [("key", operation)];
         let Some(other) = self.lua.run(&policy, &calls, self.server, now).remove(0) else {
             return self.convert(operation, process);

@@ -81,7 +81,7 @@ impl Lua {
             if calls.len() == 1 {
                 script.key("mark");
             }
-            if wire::is_single(&call) {
+            if wire::releases(&call) {
                 script.arg("nudges").arg("the key");
             }
         }
