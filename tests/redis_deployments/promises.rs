@@ -1,5 +1,6 @@
 //! The promises that hold for every deployment.
 
+use tokio::task::JoinSet;
 use tower_throttle_store_contract::store_contract;
 
 use crate::prelude::*;
@@ -25,6 +26,7 @@ pub(crate) async fn keeps_these(stores: &[RedisStore; 2]) {
     store_contract(async || stores[0].clone()).await;
     // Without a nudge, the end of this pause would be noticed after a quarter of it.
     pauses_reach_all(stores, 30 * LONG).await;
+    cancelled_requests_hold_up_no_process(stores).await;
 }
 
 /// A request that waits in one process keeps to the pause of another, until that ends it.
@@ -49,4 +51,23 @@ pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], pause: Duration) 
     departed.expect("no panic").expect("a permit");
     let departs = async || attempt(&other, "paused", 1).await.is_ok();
     eventually("a request departs at once", departs).await;
+}
+
+/// A process that expects to wait for a minute calls at once after the requests of two others were cancelled.
+async fn cancelled_requests_hold_up_no_process(stores: &[RedisStore; 2]) {
+    let stores = [&stores[0], &stores[0], &stores[1]];
+    let [one, other, last] = stores.map(|store| build(under(&["1/s"]).store(store.clone())));
+    let mut cancelled = JoinSet::new();
+    for limiter in [one, other] {
+        (0..30).for_each(|_| {
+            cancelled.spawn(limiter.acquire("cancelled"));
+        });
+    }
+    sleep(SECOND).await;
+    let waiting = tokio::spawn(last.acquire("cancelled"));
+    sleep(SECOND).await;
+    cancelled.shutdown().await;
+    // Without a nudge, it would call after a quarter of its wait.
+    let departed = timeout(LONG / 2, waiting).await.expect("in time");
+    departed.expect("no panic").expect("a permit");
 }
