@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use support::proxy::Proxy;
 use tokio::task::JoinSet;
-use tower_throttle::{Algorithm, ErrorKind, Permit, Snapshot};
+use tower_throttle::{ErrorKind, Permit, Snapshot};
 
 use crate::limiter::{GUARD, STEP, departures, history, per_second, queue, waiter};
 use crate::prelude::*;
@@ -68,20 +68,6 @@ async fn the_rest_of_the_policy_stays() {
     set(&limiter, Quota::per_hour(1));
     let error = limiter.acquire("a").await.expect_err("an hour is too long");
     assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_algorithm_starts_from_zero_and_the_former_one_continues_for_all_clones() {
-    let limiter = build(per_second(2));
-    let clone = limiter.clone();
-    granted(&limiter).await;
-    granted(&limiter).await;
-    limited(&limiter).await;
-    let gcra = Algorithm::Gcra { burst: 2 };
-    set(&clone, Quota::per_second(2).algorithm(gcra));
-    granted(&limiter).await;
-    set(&limiter, Quota::per_second(2));
-    limited(&limiter).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,10 +58,8 @@ async fn cancelled_requests_hold_up_no_process(stores: &[RedisStore; 2]) {
     let stores = [&stores[0], &stores[0], &stores[1]];
     let [one, other, last] = stores.map(|store| build(under(&["1/s"]).store(store.clone())));
     let mut cancelled = JoinSet::new();
-    for limiter in [one, other] {
-        (0..30).for_each(|_| {
-            cancelled.spawn(limiter.acquire("cancelled"));
-        });
+    for limiter in [&one, &other].repeat(30) {
+        cancelled.spawn(limiter.acquire("cancelled"));
     }
     sleep(SECOND).await;
     let waiting = tokio::spawn(last.acquire("cancelled"));

@@ -16,7 +16,6 @@ fn places_are_handed_over_at_once_where_nudges_arrive_and_within_100_ms_where_no
         }
         let out = scenario.run();
         let (most, used) = (out.most_ever(), out.used(20, 1.0, 25.0));
-        println!("deaf {is_deaf}: used {used:.3}, {} calls", out.calls);
         assert!(used > least, "{used}");
         assert_eq!((most, out.done.len(), out.leaked), (20, 1_200, 0));
     }

@@ -27,7 +27,6 @@ fn processor_time() -> Duration {
 fn check(begun: Duration, polls: &AtomicU64) {
     let time = processor_time() - begun;
     let polls = polls.load(Ordering::Relaxed);
-    println!("{time:?}, {polls} polls");
     assert!(
         time < MOST && polls <= 6 * MANY as u64,
         "{time:?}, {polls} polls"
