@@ -81,9 +81,10 @@ impl StoreClock {
         }
     }
 
-    /// What the store's clock shows at the local time of an arrival; 0 if no server has answered. A request keeps this
-    /// time in later calls, though they know the clock better. Else requests of several processes that arrive within
-    /// milliseconds change their order, and a process that becomes the first does not know that it has to call.
+    /// Returns the time of the store's clock at the local time of an arrival; 0 if no server has answered. While that is close
+    /// enough, later calls map a request to the same time, though they know the clock better. Else requests of several
+    /// processes that arrive within milliseconds change their order, and a process that becomes the first does not know that
+    /// it has to call.
     pub(crate) fn arrived(&self) -> impl Fn(Instant) -> u64 + use<> {
         let mut servers = self.servers.lock();
         let known = servers.known.get(&servers.last);

@@ -35,7 +35,7 @@ pub struct Holding {
     pub units: u32,
     /// Whether the store may have more.
     pub releases: bool,
-    /// Whether the process is notified of places that others release.
+    /// Whether nudges of other processes arrive.
     pub is_notified: bool,
 }
 
@@ -169,12 +169,12 @@ impl Algorithm for Concurrent {
 const NEXT: usize = 2;
 
 /// A process to which a place is offered is overdue after so long, in microseconds.
-const OFFERED: u64 = 120_000;
+pub(super) const OFFERED: u64 = 120_000;
 
 /// How often a process that is not notified looks for a place, if it is one of the next.
 const LOOK: u64 = 100_000;
 
-/// The processes to which released places and returned departures are offered, by their numbers; 0 for none.
+/// The processes to nudge, by their numbers; 0 for none, and only 0 for all.
 pub type NextProcesses = [u64; NEXT];
 
 /// Offers so many units to the next two of these processes that want any. If they are notified, they are overdue soon,

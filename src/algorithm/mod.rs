@@ -775,7 +775,7 @@ impl State {
         }
         if taken.next.is_none() {
             let returned = corrections.returned().saturating_sub(units.total());
-            taken.next = self.unaware(&terms, &rest, take, returned > 0, is_fair);
+            taken.next = self.unaware(&terms, &rest, take, returned, is_fair);
         }
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
@@ -1213,13 +1213,14 @@ impl State {
     }
 
     /// The process to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
-    /// the process calls, or at all earlier if departures were returned. With shares, these are offered to all.
+    /// the process calls, or at all earlier if so many units were returned. It counts as overdue soon if nudges arrive, as it
+    /// may be dead. If more was returned than it waits for, or to shares, all processes are nudged.
     fn unaware(
-        &self,
+        &mut self,
         terms: &Terms,
         rest: &Demand,
         take: &Take,
-        has_returned: bool,
+        returned: u64,
         is_fair: bool,
     ) -> Option<NextProcesses> {
         let order = |process, flow, demand: &Demand| {
@@ -1231,12 +1232,13 @@ impl State {
             (level(process), lead, demand.oldest(), process)
         };
         let of = |it: &Announcement| order(it.process, it.flow, &it.demand);
-        let waiting = self.announced.iter().filter(|it| it.counts(terms.now));
-        let first = waiting.min_by(|one, other| {
+        let announced = self.announced.iter().enumerate();
+        let waiting = announced.filter(|(_, it)| it.counts(terms.now));
+        let (nth, first) = waiting.min_by(|(_, one), (_, other)| {
             let ordering = of(one).partial_cmp(&of(other));
             ordering.unwrap_or(Ordering::Equal)
         })?;
-        if is_fair && has_returned {
+        if returned > 0 && (is_fair || first.demand.units().total() < returned) {
             return Some(NextProcesses::default());
         }
         if !rest.is_empty() && order(take.process, take.flow.id, rest) < of(first) {
@@ -1245,8 +1247,20 @@ impl State {
         let cost = first.demand.first_cost();
         let opens = self.earliest(terms, terms.now, Units::default(), cost);
         let is_full = || self.full(terms, opens, Units::default(), cost).is_some();
-        let late = if has_returned { 0 } else { UNAWARE };
-        (first.deadline > opens + late && !is_full()).then_some([first.process, 0])
+        let late = match returned {
+            0 => UNAWARE + 2 * take.round_trip,
+            _ => 0,
+        };
+        if first.deadline <= opens + late || is_full() {
+            return None;
+        }
+        let first = &mut self.announced[nth];
+        if take.holding.is_notified {
+            first.deadline = first
+                .deadline
+                .min(opens.max(terms.now) + concurrent::OFFERED);
+        }
+        Some([first.process, 0])
     }
 
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
@@ -1265,9 +1279,15 @@ impl State {
         let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
         let opening = opens(ahead);
         let early = |at: u64| at.saturating_sub(take.horizon / 2);
-        // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
-        let without_one = early(opens(ahead.without(others.most_ahead(first))));
-        let silence = ((last - now) / 4).min(without_one.saturating_sub(now));
+        let by_process = others.by_process(first);
+        let mut silence = (last - now) / 4;
+        if !take.holding.is_notified {
+            // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
+            let each = by_process.values().copied();
+            let most = each.fold(Units::default(), |most, units| most.zip(units, u64::max));
+            let without_one = early(opens(ahead.without(most)));
+            silence = silence.min(without_one.saturating_sub(now));
+        }
         let silence = LONGEST_SILENCE.max(silence);
         let call = match self.full(terms, opening, ahead, rest.units_of(1)) {
             Some(places) => {
@@ -1278,7 +1298,10 @@ impl State {
         };
         // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
         let watched = others.watched(first);
-        let watched = watched.map(|(at, units)| at.max(opens(ahead.without(units))));
+        let watched = watched.map(|(at, process)| {
+            let units = by_process.get(&process).copied().unwrap_or_default();
+            at.max(opens(ahead.without(units)))
+        });
         let call = call.min(now + silence).min(watched.min().unwrap_or(call));
         call.max(now + SOONEST_CALL)
     }

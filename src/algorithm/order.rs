@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::demand::{Announcement, level};
@@ -192,15 +193,19 @@ impl<'a> Others<'a> {
         (may_be_ahead && oldest + self.needed_lead(other) <= arrival).then_some(oldest)
     }
 
-    /// The most units of one process that may be ahead of a request that arrived then.
-    pub(crate) fn most_ahead(&self, arrival: u64) -> Units {
-        let ahead = self.live.iter().map(|it| self.units_of(it, arrival));
-        ahead.fold(Units::default(), |most, units| most.zip(units, u64::max))
+    /// The units of each process, in all its lanes, that may be ahead of a request that arrived then.
+    pub(crate) fn by_process(&self, arrival: u64) -> HashMap<u64, Units> {
+        let mut ahead = HashMap::new();
+        let others = self.live.iter();
+        for other in others.filter(|it| self.oldest_before(it, arrival).is_some()) {
+            *ahead.entry(other.process >> LANE_BITS).or_default() += self.units_of(other, arrival);
+        }
+        ahead
     }
 
-    /// The times to look whether processes ahead have crashed, and their units that may be ahead: of the one right ahead,
+    /// The times to look whether processes ahead have crashed, and their numbers without the lane: of the one right ahead,
     /// and of those that are overdue.
-    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, Units)> {
+    pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
         let ahead = self.live.iter().filter_map(move |other| {
             let oldest = self.oldest_before(other, arrival)?;
             Some((oldest, other))
@@ -208,7 +213,7 @@ impl<'a> Others<'a> {
         let nearest = ahead.clone().map(|(oldest, _)| oldest).max();
         let watched = ahead
             .filter(move |(oldest, other)| Some(*oldest) == nearest || other.deadline < self.now);
-        watched.map(move |(_, other)| (other.watch_at(self.now), self.units_of(other, arrival)))
+        watched.map(move |(_, other)| (other.watch_at(self.now), other.process >> LANE_BITS))
     }
 
     /// Returns true if requests that join later overtake some of other processes that wait.

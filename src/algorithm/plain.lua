@@ -2,7 +2,7 @@
 -- process waits. Their answers and values are those of the rest of the script, in half of the time. All other calls get no
 -- answer here. Not for policies of many quotas, as Lua has at most 200 local variables.
 
-if operation < 2 and special == 0 and names == '' and not has_share then
+if operation < 2 and special % 256 == 0 and names == '' and not has_share then
   local format, are_plain = string.format, true
   -- The last call for a key without a value, what it has written, and its answer. Alike calls get the same.
   local fresh_call, fresh_value, fresh_life, fresh_answer --whole

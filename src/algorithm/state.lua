@@ -4,8 +4,7 @@
 -- ARGV[1]: the head of the calls, as below
 --   <I7 B I7 I7 I7 I7 I2>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
 --     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, which only a single call may be;
---     16: a share, 32: reserves, 64: units moved, 128: releases places, which only a single call may; 256: is notified of
---     places that others release)
+--     16: a share, 32: reserves, 64: units moved, 128: releases places, which only a single call may; 256: nudges arrive)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
 --   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
@@ -275,9 +274,9 @@ end
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
 -- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
 -- the tag of its share, or of its level if that is another one. Processes whose requests all arrived behind those of this call
--- matter only to shares, and to departures that are given back. Else it only matters whether there is one.
+-- matter only to shares. Else it only matters whether there is one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
-points.last = settled > 0 and 9007199254740992 or points[(count - 1) * @step + 1] or 0
+points.last = points[(count - 1) * @step + 1] or 0
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
@@ -355,6 +354,7 @@ for _ = 1, announced do
           processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         if deadline < now then deadlines.are_past = true end
+        if (who - process) % 2048 ~= 0 then deadlines.have_lanes = true end
         live = live + 1
         if fair then rivals[live] = rival end
         processes[live], deadlines[live], oldest[live] = who, deadline, first
@@ -528,11 +528,18 @@ if operation < 3 then
     if live > 0 then <<before&>> = ahead(first, granted@all) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    if silence > 1000000 and live > 0 then
+    -- At minus the number of a process: the units ahead in all its lanes, which end together.
+    for j = 1, live > 0 and deadlines.have_lanes and live or 0 do
+      local <<units&>> = ahead_of(j, first)
+      local all = processes[j] % 2048 - processes[j]
+      waiting&[all] = (waiting&[all] or 0) + units&
+    end
+    if silence > 1000000 and live > 0 and special < 256 then
       -- If a process ahead is gone, or has cancelled its requests, no departure stays unused.
       local <<most&>> = <<0>>
       for j = 1, live do
         local <<units&>> = ahead_of(j, first)
+        if deadlines.have_lanes then units& = waiting&[processes[j] % 2048 - processes[j]] end
         if units& > most& then most& = units& end
       end
       most& = before& > most& and before& - most& or 0
@@ -568,6 +575,7 @@ if operation < 3 then
         end
         if watch < next_call then
           local <<others&>> = ahead_of(j, first)
+          if deadlines.have_lanes then others& = waiting&[processes[j] % 2048 - processes[j]] end
           others& = others& < before& and before& - others& or 0
           local time = earliest(now, <<others&>>, <<each&>>)
           if time < next_call then next_call = time > watch and time or watch end
@@ -614,13 +622,14 @@ if operation < 3 then
     is_same = false
   end
   -- The process of the first request is nudged if that can depart much earlier than the process calls, or at all earlier if
-  -- departures were returned. With shares, these are offered to all.
+  -- departures were returned. If more was returned than it waits for, or to shares, all processes are nudged.
   returned = returned - granted@all
   local front = common.front
   if front and fair then front = fair.front() end
   if front and not offered and operation < 2 then
-    local late = returned > 0 and 0 or 250000
-    if fair and returned > 0 then
+    local late = returned > 0 and 0 or 250000 + 2 * round_trip
+    local <<units&>> = unpack('<@sums', tail, front[5] - @demand + 14)
+    if returned > 0 and (fair or <<units&| + >> < returned) then
       offered = { 0, 0 }
     elseif front[4] > now + late and (described == 0 or front[1] < 0 or front[1] == 0
       and (front[2] < left[1] or front[2] == left[1] and front[3] < process)) then
@@ -628,7 +637,23 @@ if operation < 3 then
       local opening = earliest(now, <<0>>, <<each&>>)
       local is_free = opening + late < front[4]
       is_free = is_free and not (opening == beyond and places.look(0, each@place, now)) --places
-      if is_free then offered = { front[3], 0 } end
+      if is_free then
+        offered = { front[3], 0 }
+        if special >= 256 then
+          -- It counts as overdue soon, as it may be dead.
+          rest = rest or sub(tail, start, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
+          is_same, latest = false, mine ~= '' and unpack('<I7', mine, 8) or 0
+          local place, soon = 1, (opening > now and opening or now) + 120000
+          while place <= #rest do
+            local who, ends, bytes = unpack('<I7I7I2', rest, place)
+            if who == front[3] and ends > soon then
+              rest, ends = sub(rest, 1, place + 6) .. pack('<I7', soon) .. sub(rest, place + 14), soon
+            end
+            if ends > latest then latest = ends end
+            place = place + 16 + bytes % 32768
+          end
+        end
+      end
     end
   end
 else
@@ -726,7 +751,7 @@ if is_changed then
       if is_late or is_given then call('PEXPIRE', key, lifetime) end --ring
     end
   end
-  if places.released > 0 and offered and places.is_left() then offered = { 0, 0 } end --places
+  if places.released > 0 and places.wanted > 0 and places.is_left() then offered = { 0, 0 } end --places
   if offered and special % 256 >= 128 then
     redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])
     offered = nil

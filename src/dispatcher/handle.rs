@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{Dispatcher, Held};
 use crate::algorithm::{
-    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
-    level,
+    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, NextProcesses, Reserves, Settlement, Strict,
+    Take, Taken, level,
 };
 use crate::clock::{ClockSets, Offset};
 use crate::cost::Cost;
@@ -480,20 +480,18 @@ impl Handle {
         }
     }
 
-    /// A key may have become available early. If `is_next`, it is so for this process.
-    pub(crate) fn nudge(&self, key: &Key, is_next: bool) {
+    /// A key may have become available early for these processes, or for all.
+    pub(crate) fn nudge(&self, key: &Key, next: NextProcesses) {
         self.forget_denials(Some(key));
-        let lanes = if is_next {
-            self.lanes(key)
-        } else {
-            Lanes::new()
-        };
-        for queue in lanes {
-            queue.update(|queue, _| queue.nudge(Instant::now()));
+        for queue in self.lanes(key) {
+            let process = self.dispatcher.process | queue.lane;
+            if next == NextProcesses::default() || next.contains(&process) {
+                queue.update(|queue, _| queue.nudge(Instant::now()));
+            }
         }
     }
 
-    /// A call for this queue has given departures back: they may be for requests of the same key in other queues.
+    /// A call for this queue has given places or departures back: they may be for requests of the same key in other queues.
     pub(super) fn nudge_others(&self, queue: &Arc<KeyQueue>) {
         let lanes = self.lanes(&queue.key);
         let others = lanes.iter().filter(|other| !Arc::ptr_eq(other, queue));
@@ -579,7 +577,7 @@ impl Handle {
             .called(telemetry::Operation::Control, key, begun, &answered);
         if matches!(command, Command::Resume | Command::Reset) {
             // A call that was sent before may have arrived first.
-            self.nudge(key, true);
+            self.nudge(key, NextProcesses::default());
         }
         let answers = answered?.answers;
         answers

@@ -31,7 +31,7 @@ pub(crate) use self::{
     known::REMEMBERED_DENIALS,
 };
 
-use crate::algorithm::{Costs, Demand, LANE_BITS, Mode, NextProcesses, Take, Taken};
+use crate::algorithm::{Costs, Demand, LANE_BITS, Mode, Take, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -254,14 +254,8 @@ impl Dispatcher {
 
     fn nudge(&self, nudge: &Nudge) {
         for handle in self.handles() {
-            handle.nudge(&nudge.key, self.is_next(&nudge.next));
+            handle.nudge(&nudge.key, nudge.next);
         }
-    }
-
-    /// Returns true if this process is one of those to nudge.
-    fn is_next(&self, next: &NextProcesses) -> bool {
-        let is_own = |process: &u64| process >> LANE_BITS == self.process >> LANE_BITS;
-        *next == NextProcesses::default() || next.iter().any(is_own)
     }
 
     /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
@@ -525,7 +519,7 @@ impl Dispatcher {
         let number = *number;
         let largest = policy.largest_costs();
         let mut asked = locked.begin(number, &largest, outage, clock.arrived(), woken);
-        asked.holding.is_notified = policy.lease().is_some() && self.store.is_subscribed();
+        asked.holding.is_notified = self.store.is_subscribed();
         let flow = queue.flow();
         if let Some(check) = locked.due() {
             self.schedule.lock().set(queue, Some(check));
@@ -756,8 +750,10 @@ impl Dispatcher {
                 // The answer came too late.
                 sent.queue.missed(sent.guard, until, now);
             }
-            if sent.gives_back || taken.next.is_some_and(|next| self.is_next(&next)) {
+            if sent.gives_back {
                 handle.nudge_others(&sent.queue);
+            } else if let Some(next) = taken.next {
+                handle.nudge(&sent.queue.key, next);
             }
             let last = sent.queue.update(|queue, woken| {
                 queue.answer(sent.number, &answer, now, woken);

@@ -55,8 +55,8 @@ pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], pause: Duration) 
 
 /// A process that expects to wait for a minute calls at once after the requests of two others were cancelled.
 async fn cancelled_requests_hold_up_no_process(stores: &[RedisStore; 2]) {
-    let stores = [&stores[0], &stores[0], &stores[1]];
-    let [one, other, last] = stores.map(|store| build(under(&["1/s"]).store(store.clone())));
+    let limiter = |nth: usize| build(under(&["1/s"]).store(stores[nth].clone()));
+    let [one, other, last] = [0, 0, 1].map(limiter);
     let mut cancelled = JoinSet::new();
     for limiter in [&one, &other].repeat(30) {
         cancelled.spawn(limiter.acquire("cancelled"));

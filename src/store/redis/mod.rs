@@ -245,8 +245,14 @@ impl RedisStore {
         }));
         if !nudges.is_empty() {
             let (servers, name) = (self.servers.clone(), name.to_owned());
-            // The answer does not wait for it. It may fail, because nothing depends on it.
-            tokio::spawn(async move { servers.run(&name, &nudges, deadline).await });
+            // It may fail, because nothing depends on it.
+            let publish = async move { servers.run(&name, &nudges, deadline).await };
+            let is_command = |it: &NamedCall| matches!(it.call.operation, Operation::Control(_));
+            match calls.iter().any(is_command) {
+                // The program may end after the answer.
+                true => drop(publish.await),
+                false => drop(tokio::spawn(publish)),
+            }
         }
         let at = match at {
             Some(at) => at,
