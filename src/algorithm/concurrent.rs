@@ -35,7 +35,7 @@ pub struct Holding {
     pub units: u32,
     /// Whether the store may have more.
     pub releases: bool,
-    /// Whether nudges of other processes arrive.
+    /// Whether the process receives the nudges of others.
     pub is_notified: bool,
 }
 

@@ -265,9 +265,9 @@ fn no_departure_stays_unused_while_requests_wait() {
 #[test]
 fn no_departure_stays_unused_after_a_process_was_killed() {
     let mut processes = processes([1; 3]);
-    processes[0].jobs = burst(0, 60, 0);
-    processes[1].jobs = burst(300, 10, 0);
-    processes[2].jobs = burst(600, 10, 0);
+    for (process, nth) in processes.iter_mut().zip(0..) {
+        process.jobs = burst(nth * 300, [60, 10, 10][nth as usize], 0);
+    }
     processes[0].killed = Some(2_400);
     let mut scenario = Scenario::new("1/s", processes);
     scenario.is_deaf = true;
