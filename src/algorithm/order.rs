@@ -246,13 +246,22 @@ impl<'a> Others<'a> {
 
 /// How far the share of a request is ahead of virtual time.
 pub(super) fn lead(tags: &[Tag], process: u64, flow: u64) -> f64 {
-    let key = flow * LEVELS + level(process);
+    find(tags, key(process, flow)).lead
+}
+
+/// The tag with this key, as it is before anything was granted if there is none.
+fn find(tags: &[Tag], key: u64) -> Tag {
     let tag = tags.iter().find(|tag| tag.key == key);
-    tag.map_or(0.0, |tag| tag.lead)
+    tag.copied().unwrap_or_else(|| Tag::new(key))
+}
+
+/// The key of a share; see [`Tag`].
+fn key(process: u64, flow: u64) -> u64 {
+    flow * LEVELS + level(process)
 }
 
 fn key_of(announced: &Announcement) -> u64 {
-    announced.flow * LEVELS + level(announced.process)
+    key(announced.process, announced.flow)
 }
 
 /// The part of the capacity that is reserved for a level.
@@ -272,12 +281,9 @@ fn portion(units: Units, part: f64, all: f64) -> Units {
 
 impl Fair {
     fn new(live: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take, now: u64) -> Self {
-        let tag = |key| {
-            let tag = tags.iter().find(|tag| tag.key == key);
-            tag.copied().unwrap_or_else(|| Tag::new(key))
-        };
+        let tag = |key| find(tags, key);
         let mine = level(take.process);
-        let mut own = tag(take.flow.id * LEVELS + mine);
+        let mut own = tag(key(take.process, take.flow.id));
         if take.flow.weight > 0 {
             own.weight = take.flow.weight;
         }
