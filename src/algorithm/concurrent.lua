@@ -67,9 +67,8 @@ do
     return first_end and first_end < time and first_end or time
   end
 
-  -- Returns true if the next two processes wait for fewer places than are free.
-  function places.is_left()
-    return limit - used > places.wanted
+  function places.free()
+    return limit > used and limit - used or 0
   end
 
   function places.occupancy()

@@ -1,6 +1,6 @@
 //! Limits of how many requests are in progress.
 
-use super::{Algorithm, Demand, Settlement, Terms, Unit};
+use super::{Algorithm, Settlement, Terms, Unit};
 
 /// A quota of `limit` units in progress at once.
 ///
@@ -165,49 +165,11 @@ impl Algorithm for Concurrent {
     }
 }
 
-/// The most processes to which a place is offered.
+/// So many processes look for a place that was not released.
 const NEXT: usize = 2;
-
-/// A process to which a place is offered is overdue after so long, in microseconds.
-pub(super) const OFFERED: u64 = 120_000;
 
 /// How often a process that is not notified looks for a place, if it is one of the next.
 const LOOK: u64 = 100_000;
-
-/// The processes to nudge, by their numbers; 0 for none, and only 0 for all.
-pub type NextProcesses = [u64; NEXT];
-
-/// Offers so many units to the next two of these processes that want any. If they are notified, they are overdue soon,
-/// so that another process gets them if one of the two has crashed. If the two want fewer, all are notified.
-pub(super) fn offer(
-    announced: &mut [super::Announcement],
-    free: u64,
-    wants: impl Fn(&Demand) -> u64,
-    is_notified: bool,
-    now: u64,
-) -> Option<NextProcesses> {
-    let waiting = announced
-        .iter_mut()
-        .filter(|it| it.counts(now) && wants(&it.demand) > 0);
-    let mut waiting: Vec<_> = waiting.collect();
-    waiting.sort_by_key(|it| (super::level(it.process), it.demand.oldest(), it.process));
-    if waiting.is_empty() {
-        return None;
-    }
-    let (mut next, mut wanted) = (NextProcesses::default(), 0);
-    for (next, process) in next.iter_mut().zip(waiting) {
-        *next = process.process;
-        wanted += wants(&process.demand);
-        if is_notified {
-            process.deadline = process.deadline.min(now + OFFERED);
-        }
-    }
-    Some(if wanted < free {
-        NextProcesses::default()
-    } else {
-        next
-    })
-}
 
 /// When a process looks again for a place that was not released. `before` processes are ahead of it.
 pub(super) fn look(holding: Holding, before: usize, now: u64) -> u64 {

@@ -27,7 +27,7 @@ pub(crate) use self::{
     window::Window,
 };
 pub use self::{
-    concurrent::{Holding, NextProcesses, Occupancy},
+    concurrent::{Holding, Occupancy},
     corrections::{Corrections, Settlement},
     demand::Demand,
     order::{Flow, Reserves},
@@ -66,6 +66,10 @@ const LONGEST_SILENCE: u64 = 1_000_000;
 
 /// A process that waits is nudged if its next request may depart so much earlier than it calls.
 const UNAWARE: u64 = 250_000;
+
+/// The most processes that one call nudges, and when they are overdue.
+const MOST_NEXT: usize = 255;
+const SOON: u64 = 120_000;
 
 /// The least time in which a request without a place may get one, as far as answers say.
 const LEAST_BEYOND: u64 = 100_000;
@@ -499,9 +503,9 @@ pub struct Taken {
     /// The requests in progress, if a quota limits how many there are.
     #[doc(hidden)]
     pub occupancy: Occupancy,
-    /// The processes that may depart earlier after this call than they expect, if there are any.
+    /// The processes whose requests may depart earlier after this call than they expect.
     #[doc(hidden)]
-    pub next: Option<NextProcesses>,
+    pub next: Vec<u64>,
 }
 
 impl Taken {
@@ -763,20 +767,11 @@ impl State {
         let is_fair = others.are_fair();
         drop(others);
         self.announced = announced;
-        if released > 0
-            && let Some(places) = self.places()
-        {
-            let (unit, free) = (usize::from(places.unit.number), places.free());
-            let wants = |demand: &Demand| demand.units().0[unit];
-            let is_notified = take.holding.is_notified;
-            let next = concurrent::offer(&mut self.announced, free, wants, is_notified, now);
-            // Arrival alone does not decide between shares.
-            taken.next = next.map(|next| if is_fair { Default::default() } else { next });
-        }
-        if taken.next.is_none() {
-            let returned = corrections.returned().saturating_sub(units.total());
-            taken.next = self.unaware(&terms, &rest, take, returned, is_fair);
-        }
+        let returned = corrections.returned().saturating_sub(units.total());
+        let free = self.places().filter(|_| released > 0);
+        let free = free.map(|it| (Some(usize::from(it.unit.number)), it.free()));
+        let free = free.unwrap_or((None, returned));
+        taken.next = self.next(&terms, &rest, take, free, is_fair);
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
         let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
@@ -1212,17 +1207,18 @@ impl State {
         (remaining, reset)
     }
 
-    /// The process to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
-    /// the process calls, or at all earlier if so many units were returned. It counts as overdue soon if nudges arrive, as it
-    /// may be dead. If more was returned than it waits for, or to shares, all processes are nudged.
-    fn unaware(
+    /// The processes to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
+    /// the process calls. If the call has set units free, of this number or of all: so many processes that they wait for as
+    /// many units, and one more, without those that call in time. With reserves, the order is not known: all. If nudges arrive,
+    /// they count as overdue soon, as one may be dead.
+    fn next(
         &mut self,
         terms: &Terms,
         rest: &Demand,
         take: &Take,
-        returned: u64,
+        (unit, free): (Option<usize>, u64),
         is_fair: bool,
-    ) -> Option<NextProcesses> {
+    ) -> Vec<u64> {
         let order = |process, flow, demand: &Demand| {
             let lead = if is_fair {
                 order::lead(&self.tags, process, flow)
@@ -1231,36 +1227,42 @@ impl State {
             };
             (level(process), lead, demand.oldest(), process)
         };
-        let of = |it: &Announcement| order(it.process, it.flow, &it.demand);
         let announced = self.announced.iter().enumerate();
         let waiting = announced.filter(|(_, it)| it.counts(terms.now));
-        let (nth, first) = waiting.min_by(|(_, one), (_, other)| {
-            let ordering = of(one).partial_cmp(&of(other));
-            ordering.unwrap_or(Ordering::Equal)
-        })?;
-        if returned > 0 && (is_fair || first.demand.units().total() < returned) {
-            return Some(NextProcesses::default());
-        }
-        if !rest.is_empty() && order(take.process, take.flow.id, rest) < of(first) {
-            return None;
-        }
-        let cost = first.demand.first_cost();
-        let opens = self.earliest(terms, terms.now, Units::default(), cost);
-        let is_full = || self.full(terms, opens, Units::default(), cost).is_some();
-        let late = match returned {
-            0 => UNAWARE + 2 * take.round_trip,
-            _ => 0,
+        let mut waiting: Vec<_> = waiting
+            .map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth))
+            .collect();
+        waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        let Some(&(first, nth)) = waiting.first() else {
+            return Vec::new();
         };
-        if first.deadline <= opens + late || is_full() {
-            return None;
+        let cost = self.announced[nth].demand.first_cost();
+        let opens = self.earliest(terms, terms.now, Units::default(), cost);
+        let is_own = !rest.is_empty() && order(take.process, take.flow.id, rest) < first;
+        if is_own || self.full(terms, opens, Units::default(), cost).is_some() {
+            return Vec::new();
         }
-        let first = &mut self.announced[nth];
-        if take.holding.is_notified {
-            first.deadline = first
-                .deadline
-                .min(opens.max(terms.now) + concurrent::OFFERED);
+        let (enough, late) = match free {
+            0 => (0, UNAWARE + 2 * take.round_trip),
+            _ if take.reserves != Reserves::default() => (u64::MAX, 0),
+            _ => (free, 0),
+        };
+        let (mut next, mut sum) = (Vec::new(), 0);
+        for (_, nth) in waiting {
+            let (it, is_last) = (&mut self.announced[nth], sum >= enough);
+            let units = it.demand.units();
+            sum += unit.map_or(units.total(), |unit| units.0[unit]);
+            if it.deadline > opens + late {
+                next.push(it.process);
+                if take.holding.is_notified {
+                    it.deadline = it.deadline.min(opens.max(terms.now) + SOON);
+                }
+            }
+            if is_last || next.len() == MOST_NEXT {
+                break;
+            }
         }
-        Some([first.process, 0])
+        next
     }
 
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is

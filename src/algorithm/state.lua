@@ -13,8 +13,8 @@
 --     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any;
 --     if a quota limits how many requests are in progress, <I4> places that this process holds
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
--- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges and the key as the limiter has it. A nudge is
---   <I7 I7> the two processes that it is for, or 0 for all; the key
+-- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges for all and the key as the limiter has it: the nudge
+--   for the processes is sent at once, in the channels of each. It is <B> their number, <I7> each, and the key
 -- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
 --   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if processes are to
 --   be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of
@@ -22,7 +22,7 @@
 --   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version;
---   if there are any and they were not nudged, <I7 I7> the processes to nudge
+--   if there are any, the processes to nudge: <B> their number, <I7> each
 -- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
 -- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
@@ -387,7 +387,6 @@ end
 -- The other announcements together, unless the one of this process may replace a single one in its place.
 local rest
 local is_cut = cuts and not cuts[2] and cuts[1][3] == ''
-is_cut = is_cut and places.released == 0 --places
 if not is_cut then
   local slices, from = {}, start
   for i = 1, cuts and #cuts or 0 do
@@ -396,11 +395,8 @@ if not is_cut then
   slices[#slices + 1] = sub(tail, from, at - 1)
   rest = concat(slices)
 end
--- The two processes to nudge, or 0 for all.
+-- The processes to nudge.
 local offered
-if places.released > 0 then --places
---@offer
-end --places
 
 local ahead_of, ahead, share
 if live > 0 then
@@ -621,39 +617,20 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
-  -- The process of the first request is nudged if that can depart much earlier than the process calls, or at all earlier if
-  -- departures were returned. If more was returned than it waits for, or to shares, all processes are nudged.
-  returned = returned - granted@all
-  local front = common.front
+  -- The processes to nudge, if the first request of another one can depart before its process calls: much earlier, or if this
+  -- call has set units free, at all.
+  local free, front = returned - granted@all, common.front
+  if places.released > 0 then free = places.free() end --places
   if front and fair then front = fair.front() end
-  if front and not offered and operation < 2 then
-    local late = returned > 0 and 0 or 250000 + 2 * round_trip
-    local <<units&>> = unpack('<@sums', tail, front[5] - @demand + 14)
-    if returned > 0 and (fair or <<units&| + >> < returned) then
-      offered = { 0, 0 }
-    elseif front[4] > now + late and (described == 0 or front[1] < 0 or front[1] == 0
-      and (front[2] < left[1] or front[2] == left[1] and front[3] < process)) then
-      local <<each&>> = common.first_cost(front[5])
-      local opening = earliest(now, <<0>>, <<each&>>)
-      local is_free = opening + late < front[4]
-      is_free = is_free and not (opening == beyond and places.look(0, each@place, now)) --places
-      if is_free then
-        offered = { front[3], 0 }
-        if special >= 256 then
-          -- It counts as overdue soon, as it may be dead.
-          rest = rest or sub(tail, start, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
-          is_same, latest = false, mine ~= '' and unpack('<I7', mine, 8) or 0
-          local place, soon = 1, (opening > now and opening or now) + 120000
-          while place <= #rest do
-            local who, ends, bytes = unpack('<I7I7I2', rest, place)
-            if who == front[3] and ends > soon then
-              rest, ends = sub(rest, 1, place + 6) .. pack('<I7', soon) .. sub(rest, place + 14), soon
-            end
-            if ends > latest then latest = ends end
-            place = place + 16 + bytes % 32768
-          end
-        end
-      end
+  local late = free > 0 and 0 or 250000 + 2 * round_trip
+  if front and operation < 2 and (free > 0 or front[4] > now + late) and (described == 0 or front[1] < 0 or front[1] == 0
+    and (front[2] < left[1] or front[2] == left[1] and front[3] < process)) then
+    local <<each&>> = common.first_cost(front[5])
+    local opening = earliest(now, <<0>>, <<each&>>)
+    local is_free = free > 0 or front[4] > opening + late
+    is_free = is_free and not (opening == beyond and places.look(0, each@place, now)) --places
+    if is_free then
+--@next
     end
   end
 else
@@ -751,11 +728,6 @@ if is_changed then
       if is_late or is_given then call('PEXPIRE', key, lifetime) end --ring
     end
   end
-  if places.released > 0 and places.wanted > 0 and places.is_left() then offered = { 0, 0 } end --places
-  if offered and special % 256 >= 128 then
-    redis.pcall('PUBLISH', ARGV[3], pack('<I7I7', offered[1], offered[2]) .. ARGV[4])
-    offered = nil
-  end
 end
 if operation > 1 then generation, version = 0, 0 end
 expected = places.occupancy() .. expected --places
@@ -763,7 +735,15 @@ local status, last = overtakes and operation < 2 and 4 or 0, ''
 if opens > 0 or generation > 0 then
   status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
 end
-if offered then status, last = status + 16, last .. pack('<I7I7', offered[1], offered[2]) end
+if offered and offered[1] then
+  local next = pack('<B' .. rep('I7', #offered), #offered, spread(offered))
+  status, last = status + 16, last .. next
+  for i = 1, special % 256 >= 128 and #offered or 0 do
+    local host = string.format(':%.0f', (offered[i] - offered[i] % 2048) / 2048)
+    if not offered[host] then redis.pcall('PUBLISH', ARGV[3] .. host, next .. ARGV[4]) end
+    offered[host] = true
+  end
+end
 answers[nth] = pack('<B@costsI7I7BI2', status, <<remaining&>>, reset, next_call, expected_count, grant_count)
   .. expected .. grants .. last
 until true end

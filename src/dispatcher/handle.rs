@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{Dispatcher, Held};
 use crate::algorithm::{
-    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, NextProcesses, Reserves, Settlement, Strict,
-    Take, Taken, level,
+    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
+    level,
 };
 use crate::clock::{ClockSets, Offset};
 use crate::cost::Cost;
@@ -480,12 +480,12 @@ impl Handle {
         }
     }
 
-    /// A key may have become available early for these processes, or for all.
-    pub(crate) fn nudge(&self, key: &Key, next: NextProcesses) {
+    /// A key may have become available early for these processes, or if there are none, for all.
+    pub(crate) fn nudge(&self, key: &Key, processes: &[u64]) {
         self.forget_denials(Some(key));
         for queue in self.lanes(key) {
             let process = self.dispatcher.process | queue.lane;
-            if next == NextProcesses::default() || next.contains(&process) {
+            if processes.is_empty() || processes.contains(&process) {
                 queue.update(|queue, _| queue.nudge(Instant::now()));
             }
         }
@@ -577,7 +577,7 @@ impl Handle {
             .called(telemetry::Operation::Control, key, begun, &answered);
         if matches!(command, Command::Resume | Command::Reset) {
             // A call that was sent before may have arrived first.
-            self.nudge(key, NextProcesses::default());
+            self.nudge(key, &[]);
         }
         let answers = answered?.answers;
         answers

@@ -224,10 +224,11 @@ impl Dispatcher {
             telemetry: StoreTelemetry::new(label),
         });
         let weak = Arc::downgrade(&this);
-        this.store.subscribe(Box::new(move |nudge| {
+        let nudge = move |nudge: &Nudge| {
             let this = weak.upgrade();
             this.map(|this| this.nudge(nudge)).is_some()
-        }));
+        };
+        this.store.subscribe(this.process, Box::new(nudge));
         let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
         let fallback = (&this.fallback.store, &this.fallback.clock);
         for (store, clock) in embedded.into_iter().chain([fallback]) {
@@ -254,7 +255,7 @@ impl Dispatcher {
 
     fn nudge(&self, nudge: &Nudge) {
         for handle in self.handles() {
-            handle.nudge(&nudge.key, nudge.next);
+            handle.nudge(&nudge.key, &nudge.processes);
         }
     }
 
@@ -752,8 +753,8 @@ impl Dispatcher {
             }
             if sent.gives_back {
                 handle.nudge_others(&sent.queue);
-            } else if let Some(next) = taken.next {
-                handle.nudge(&sent.queue.key, next);
+            } else if !taken.next.is_empty() {
+                handle.nudge(&sent.queue.key, &taken.next);
             }
             let last = sent.queue.update(|queue, woken| {
                 queue.answer(sent.number, &answer, now, woken);

@@ -256,7 +256,7 @@ impl Store for Remote {
         self.shard.load(Ordering::Relaxed)
     }
 
-    fn subscribe(&self, subscriber: Subscriber) {
+    fn subscribe(&self, _process: u64, subscriber: Subscriber) {
         if let Some(network) = &self.network {
             network.0.lock().push(subscriber);
         }

@@ -26,8 +26,8 @@ pub use crate::error::StoreError;
 pub mod contents {
     pub use super::Operation;
     pub use crate::algorithm::{
-        Command, Corrections, Costs, Demand, Flow, Grant, Holding, Known, Mode, NextProcesses,
-        Occupancy, Reserves, Settlement, Strict, Take,
+        Command, Corrections, Costs, Demand, Flow, Grant, Holding, Known, Mode, Occupancy,
+        Reserves, Settlement, Strict, Take,
     };
 }
 
@@ -139,12 +139,13 @@ pub trait Store: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Calls this subscriber with each [nudge](Call::nudge) of other processes, until it returns `false`. Optional: it makes
-    /// processes call sooner. Default: never.
-    fn subscribe(&self, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
+    /// Calls this subscriber with each [nudge](Call::nudge) for the process with this number or for all, until it returns
+    /// `false`. Others do no harm. Optional: it makes processes call sooner. Default: never.
+    fn subscribe(&self, _process: u64, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
-    /// Returns true if nudges of other processes are likely to arrive. If not, the processes that are next for a place among
-    /// requests in progress call every 100 ms. Default: `false`.
+    /// Returns true if nudges of other processes are likely to arrive. A process that does not call soon after one is passed
+    /// over. If none arrive, processes call more often: the next ones for a place among requests in progress every 100 ms.
+    /// Default: `false`.
     fn is_subscribed(&self) -> bool {
         false
     }

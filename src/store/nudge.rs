@@ -1,6 +1,6 @@
 //! Messages to other processes: [`Nudge`].
 
-use crate::algorithm::{Command, NextProcesses, Reader, Taken, Writer};
+use crate::algorithm::{Command, Reader, Taken, Writer};
 use crate::key::Key;
 
 use super::{Call, Operation};
@@ -9,20 +9,21 @@ use super::{Call, Operation};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nudge {
     pub(crate) key: Key,
-    /// The processes that it is for; 0 for all.
-    pub(crate) next: NextProcesses,
+    /// The processes that it is for; none for all.
+    pub(crate) processes: Vec<u64>,
 }
 
 impl Call {
     /// The message to other processes after this call, if there is one.
     pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
-        let next = match &self.operation {
-            Operation::Take(_) => answer.next?,
-            Operation::Control(Command::Resume | Command::Reset) => NextProcesses::default(),
-            Operation::Control(_) => return None,
+        let is_sent = match &self.operation {
+            Operation::Take(_) => !answer.next.is_empty(),
+            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
         };
-        let key = self.key.clone();
-        Some(Nudge { key, next })
+        is_sent.then(|| Nudge {
+            key: self.key.clone(),
+            processes: answer.next.clone(),
+        })
     }
 }
 
@@ -35,7 +36,8 @@ impl Nudge {
     /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.put([7; 2], self.next);
+        out.put([1], [self.processes.len() as u64]);
+        self.processes.iter().for_each(|&it| out.put([7], [it]));
         out.0.extend_from_slice(self.key.as_str().as_bytes());
         out.0
     }
@@ -43,8 +45,9 @@ impl Nudge {
     /// Reads a message. Returns `None` if it is another one.
     pub fn decode(message: &[u8]) -> Option<Self> {
         let mut message = Reader(message);
-        let next = message.numbers([7; 2]).ok()?;
+        let [count] = message.numbers([1]).ok()?;
+        let processes = message.list(count as usize, [7]).ok()?.flatten().collect();
         let key = Key::new(str::from_utf8(message.0).ok()?);
-        Some(Self { key, next })
+        Some(Self { key, processes })
     }
 }

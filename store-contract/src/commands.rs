@@ -128,13 +128,14 @@ pub(super) async fn a_reset_forgets_one_key(bench: &Arc<Bench>) {
 pub(super) async fn a_reset_nudges(bench: &Arc<Bench>) {
     let entry = bench.entry(policy("10/365d"));
     let keys = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
-    for keys in &keys {
+    for (keys, process) in keys.iter().zip(1..) {
         let keys = Arc::downgrade(keys);
-        bench.store.subscribe(Box::new(move |nudge: &Nudge| {
+        let subscriber = Box::new(move |nudge: &Nudge| {
             let keys = keys.upgrade();
             keys.map(|keys| keys.lock().push(nudge.key().clone()))
                 .is_some()
-        }));
+        });
+        bench.store.subscribe(process, subscriber);
     }
     let [keys, dropped] = keys;
     drop(dropped);

@@ -286,7 +286,7 @@ impl Store for Values {
         Reply::ready(Ok(self.answered(Instant::now(), Vec::new())))
     }
 
-    fn subscribe(&self, subscriber: Subscriber) {
+    fn subscribe(&self, _process: u64, subscriber: Subscriber) {
         self.0.subscribers.lock().push(subscriber);
     }
 }

@@ -190,8 +190,8 @@ impl<S: Store> Store for Counted<S> {
         self.store.shard(key)
     }
 
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
-        self.store.subscribe(subscriber);
+    fn subscribe(&self, process: u64, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
+        self.store.subscribe(process, subscriber);
     }
 
     fn is_subscribed(&self) -> bool {

@@ -129,6 +129,12 @@ fn lost_calls_failing_processes_and_cancelled_requests_do_not_hold_back_the_othe
     let each = cancelled[0].jobs.iter_mut().skip(100);
     each.for_each(|it| it.wish = Wish::Cancelled(2_000));
     assert_within("cancelled", "200/s", cancelled, USUAL.span(0.5, 5.5));
+    // Only processes that can use what was returned call.
+    let mut returned = random(200, 0.7, 20, &[1]);
+    let each = returned.iter_mut().step_by(10).flat_map(|it| &mut it.jobs);
+    each.for_each(|it| (it.cost, it.wish) = (4, Wish::Forfeits));
+    let bounds = USUAL.rate(0.94, 0.01).calls(3.0);
+    assert_within("returned", "100/s", returned, bounds);
 }
 
 #[test]

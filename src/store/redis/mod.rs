@@ -10,6 +10,7 @@
 //! | `scripted` | runs the scripts |
 //! | `transaction` | does without them |
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 
 use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
 use super::{Answered, Call, Nudge, Operation, Store};
-use crate::algorithm::Taken;
+use crate::algorithm::{LANE_BITS, Taken};
 use crate::error::BuildError;
 use crate::key::Key;
 use crate::lock::Mutex;
@@ -206,11 +207,11 @@ impl Store for RedisStore {
         self.subscription.get().is_some_and(Subscription::is_live)
     }
 
-    fn subscribe(&self, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
+    fn subscribe(&self, process: u64, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         if self.servers.makes_connections() {
             let subscribe = || Subscription::new(self.servers.clone(), self.channel());
             let subscription = self.subscription.get_or_init(subscribe);
-            subscription.add(subscriber);
+            subscription.add(self.channel_of(process), subscriber);
             subscription.resume();
         }
     }
@@ -238,8 +239,9 @@ impl RedisStore {
             let (answer, read) = result?;
             at = Some(at.map_or(read, |at| at.and(read)));
             if let Some(nudge) = named.call.nudge(&answer) {
-                let publish = nudges.cmd("PUBLISH");
-                publish.arg(self.channel()).arg(nudge.encode());
+                for channel in self.channels(&nudge) {
+                    nudges.cmd("PUBLISH").arg(channel).arg(nudge.encode());
+                }
             }
             Ok(answer)
         }));
@@ -329,8 +331,21 @@ impl RedisStore {
         Instant::now() + self.timeout.min(LONGEST)
     }
 
+    /// The channel of nudges for all processes.
     fn channel(&self) -> String {
         format!("{}:nudges", self.prefix)
+    }
+
+    /// The channel of nudges for all lanes of this process.
+    fn channel_of(&self, process: u64) -> String {
+        format!("{}:{}", self.channel(), process >> LANE_BITS)
+    }
+
+    fn channels(&self, nudge: &Nudge) -> BTreeSet<String> {
+        match nudge.processes[..] {
+            [] => [self.channel()].into(),
+            ref processes => processes.iter().map(|&it| self.channel_of(it)).collect(),
+        }
     }
 
     /// The name of the mark that says since when a server, or a slot of a cluster, has known of every call.

@@ -17,7 +17,7 @@
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of the number of its call and its costs, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@offer` | the other files |
+//! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@next` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | whether the kind is so |
@@ -36,7 +36,7 @@ const PLAIN: &str = include_str!("../../algorithm/plain.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
 const ORDER: &str = include_str!("../../algorithm/order.lua");
 const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
-const OFFER: &str = include_str!("../../algorithm/offer.lua");
+const NEXT: &str = include_str!("../../algorithm/next.lua");
 const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
 const FIXED: &str = include_str!("../../algorithm/fixed.lua");
@@ -169,7 +169,7 @@ fn assemble(counters: &[Counter]) -> String {
         ("--@plain", PLAIN, has_plain),
         ("--@demand", DEMAND, true),
         ("--@order", ORDER, true),
-        ("--@offer", OFFER, place.is_some()),
+        ("--@next", NEXT, true),
         ("--@held_up", HELD_UP, units > 1),
     ];
     let text =

@@ -177,11 +177,17 @@ fn answers<'a>(
             return Err(naming(&named.name)(error.clone()));
         }
         let (now, bytes) = read.as_mut().ok_or_else(strange)?;
-        let Ok(answer) = wire::answer(bytes, named.call.policy.counters()) else {
+        let Ok(mut answer) = wire::answer(bytes, named.call.policy.counters()) else {
             // It is unknown where the answers behind it begin.
             read = None;
             return Err(strange());
         };
+        if let Answer::Done(taken) = &mut answer
+            && wire::releases(&named.call)
+        {
+            // The script has sent the nudge.
+            taken.next.clear();
+        }
         let now = *now;
         if named.is_strict() && origin.server != server {
             // The next call counts on the new server, and finds out what was lost.

@@ -210,7 +210,8 @@ fn taken(status: u64, bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Ta
         taken.known = (generation > 0).then_some(known);
     }
     if status & 16 != 0 {
-        taken.next = Some(bytes.numbers([7; 2])?);
+        let [count] = bytes.numbers([1])?;
+        taken.next = bytes.list(count as usize, [7])?.flatten().collect();
     }
     Ok(taken)
 }

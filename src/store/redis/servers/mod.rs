@@ -8,7 +8,7 @@
 //! | `attempts` | one connection attempt at a time, with backoff |
 //! | `cluster`, `slots` | the servers of a cluster, redirections |
 //! | `sentinel`, `user_connection` | the primary that sentinels name, a connection that the user made |
-//! | `subscription` | messages of a channel |
+//! | `subscription` | nudges |
 //! | `errors` | what an error means to the caller |
 
 use std::ops::Deref;

@@ -1,13 +1,15 @@
-//! Messages of a channel: [`Subscription`], on a connection of its own.
+//! Nudges from the channels of limiters: [`Subscription`], on a connection of its own.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use redis::Value;
+use futures_util::future::{Either, select};
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -24,48 +26,62 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A dead connection that was not closed is noticed after both together.
 const SILENCE: Duration = Duration::from_secs(10);
-const PING: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(2);
 
-type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
-type Subscribers = Arc<Mutex<Vec<Subscriber>>>;
-
-/// Calls subscribers for each nudge in a channel, until it is dropped.
+/// Calls subscribers for each nudge in the common channel or in that of a subscriber, until it is dropped.
 ///
 /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
 /// and on a connection that was handed in.
 pub(crate) struct Subscription {
     servers: Servers,
-    channel: String,
-    subscribers: Subscribers,
-    is_live: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
 }
 
+struct Shared {
+    /// For all subscribers.
+    channel: String,
+    subscribers: Mutex<Vec<Arc<Subscriber>>>,
+    /// There is another subscriber.
+    changed: Notify,
+    is_live: AtomicBool,
+}
+
+struct Subscriber {
+    channel: String,
+    nudge: Box<dyn Fn(&Nudge) -> bool + Send + Sync>,
+}
+
 impl Subscription {
     pub(crate) fn new(servers: Servers, channel: String) -> Self {
+        let shared = Shared {
+            channel,
+            subscribers: Mutex::default(),
+            changed: Notify::new(),
+            is_live: AtomicBool::new(false),
+        };
         Self {
             servers,
-            channel,
-            subscribers: Arc::default(),
-            is_live: Arc::default(),
+            shared: Arc::new(shared),
             task: Mutex::default(),
         }
     }
 
     /// Returns true if messages arrive.
     pub(crate) fn is_live(&self) -> bool {
-        self.is_live.load(Ordering::Relaxed)
+        self.shared.is_live.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, subscriber: Subscriber) {
+    pub(crate) fn add(&self, channel: String, nudge: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         // There is no empty key: this drops subscribers that are gone.
-        let nobody = Nudge {
+        self.shared.deliver(&Nudge {
             key: Key::new(""),
-            next: Default::default(),
-        };
-        deliver_nudge(&self.subscribers, &nobody);
-        self.subscribers.lock().push(subscriber);
+            processes: Vec::new(),
+        });
+        let subscriber = Arc::new(Subscriber { channel, nudge });
+        self.shared.subscribers.lock().push(subscriber);
+        self.shared.changed.notify_one();
     }
 
     /// Starts the task on the current runtime, unless it runs or there is no runtime. To be called again, because the
@@ -76,32 +92,26 @@ impl Subscription {
         if task.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            let (servers, channel) = (self.servers.clone(), self.channel.clone());
-            let (subscribers, is_live) = (self.subscribers.clone(), self.is_live.clone());
-            task.spawn_on(listen(servers, channel, subscribers, is_live), &runtime);
+            let listening = listen(self.servers.clone(), self.shared.clone());
+            task.spawn_on(listening, &runtime);
         }
     }
 }
 
 /// Returns only if there is no server to subscribe to.
-async fn listen(
-    servers: Servers,
-    channel: String,
-    subscribers: Subscribers,
-    is_live: Arc<AtomicBool>,
-) {
+async fn listen(servers: Servers, shared: Arc<Shared>) {
     let mut failures = 0;
     while let Some(node) = servers.any_node() {
-        let subscribing = node.target().subscribe(&channel);
+        let subscribing = node.target().subscribe(shared.channels());
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
-            telemetry::subscribed(&channel, true);
-            let _connected = ClearOnDrop(&is_live);
-            is_live.store(true, Ordering::Relaxed);
-            deliver(connection, &subscribers).await;
+            telemetry::subscribed(&shared.channel, true);
+            let _connected = ClearOnDrop(&shared.is_live);
+            shared.is_live.store(true, Ordering::Relaxed);
+            shared.receive(connection).await;
         }
         if failures == 0 {
-            telemetry::subscribed(&channel, false);
+            telemetry::subscribed(&shared.channel, false);
         }
         failures += 1;
         sleep(backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;
@@ -117,28 +127,42 @@ impl Drop for ClearOnDrop<'_> {
     }
 }
 
-/// Calls all subscribers, without the lock, since they may use the store.
-fn deliver_nudge(subscribers: &Subscribers, nudge: &Nudge) {
-    let mut all = std::mem::take(&mut *subscribers.lock());
-    all.retain(|subscriber| subscriber(nudge));
-    subscribers.lock().append(&mut all);
-}
+impl Shared {
+    fn channels(&self) -> Vec<String> {
+        let subscribers = self.subscribers.lock();
+        let own = subscribers.iter().map(|it| it.channel.clone());
+        own.chain([self.channel.clone()]).collect()
+    }
 
-/// Returns when the connection is lost.
-async fn deliver(connection: PubSub, subscribers: &Subscribers) {
-    let (mut sink, mut messages) = connection.split();
-    loop {
-        match timeout(SILENCE, messages.next()).await {
-            Ok(Some(message)) => {
-                if let Some(nudge) = Nudge::decode(message.get_payload_bytes()) {
-                    deliver_nudge(subscribers, &nudge);
+    /// Calls all subscribers, without the lock, since they may use the store.
+    fn deliver(&self, nudge: &Nudge) {
+        let mut gone = self.subscribers.lock().clone();
+        gone.retain(|it| !(it.nudge)(nudge));
+        let is_here = |it: &Arc<Subscriber>| gone.iter().all(|gone| !Arc::ptr_eq(gone, it));
+        self.subscribers.lock().retain(is_here);
+    }
+
+    /// Returns when the connection is lost.
+    async fn receive(&self, connection: PubSub) {
+        let (mut sink, mut messages) = connection.split();
+        loop {
+            let changed = pin!(self.changed.notified());
+            match timeout(SILENCE, select(messages.next(), changed)).await {
+                Ok(Either::Left((Some(message), _))) => {
+                    if let Some(nudge) = Nudge::decode(message.get_payload_bytes()) {
+                        self.deliver(&nudge);
+                    }
+                }
+                Ok(Either::Left((None, _))) => return,
+                // A subscriber was added, or it is unknown whether the server is there.
+                Ok(Either::Right(_)) | Err(_) => {
+                    let subscribing = sink.subscribe(self.channels());
+                    match timeout(ANSWER, subscribing).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) | Err(_) => return,
+                    }
                 }
             }
-            Ok(None) => return,
-            Err(_) => match timeout(PING, sink.ping::<Value>()).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => return,
-            },
         }
     }
 }

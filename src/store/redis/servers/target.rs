@@ -41,9 +41,9 @@ impl Target {
         }
     }
 
-    pub(super) async fn subscribe(&self, channel: &str) -> RedisResult<PubSub> {
+    pub(super) async fn subscribe(&self, channels: Vec<String>) -> RedisResult<PubSub> {
         let mut connection = (self.find)().await?.get_async_pubsub().await?;
-        connection.subscribe(channel).await?;
+        connection.subscribe(channels).await?;
         Ok(connection)
     }
 }

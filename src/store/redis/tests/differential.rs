@@ -310,7 +310,7 @@ impl History {
     fn compare(&mut self, operation: &Operation, process: usize) {
         let policy = self.policies[self.policy].clone();
         let now = self.now;
-        let (mut answer, value) = apply(
+        let (answer, value) = apply(
             &policy,
             operation,
             self.value.as_deref(),
@@ -318,10 +318,6 @@ impl History {
             now,
         )
         .unwrap();
-        if matches!(operation, Operation::Take(take) if take.holding.releases) {
-            // The script sends the nudge itself.
-            answer.next = None;
-        }
         let calls = [("key", operation)];
         let Some(other) = self.lua.run(&policy, &calls, self.server, now).remove(0) else {
             return self.convert(operation, process);

@@ -7,12 +7,13 @@ use super::*;
 use crate::store::Nudge;
 
 /// A nudge of the key `téxt` for two processes, by their numbers of seven bytes.
-const MESSAGE: &str = "\u{7}\0\0\0\0\0\u{8}\u{1}\0\0\0\0\0\0t\u{e9}xt";
+const MESSAGE: &str = "\u{2}\u{7}\0\0\0\0\0\u{8}\u{1}\0\0\0\0\0\0t\u{e9}xt";
 
 fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Nudge>) {
     let (sender, messages) = unbounded_channel();
-    let subscription = Subscription::new(servers.clone(), "channel".to_owned());
-    subscription.add(Box::new(move |nudge| sender.send(nudge.clone()).is_ok()));
+    let subscription = Subscription::new(servers.clone(), "all".to_owned());
+    let nudge = Box::new(move |nudge: &Nudge| sender.send(nudge.clone()).is_ok());
+    subscription.add("channel".to_owned(), nudge);
     subscription.resume();
     (subscription, messages)
 }
