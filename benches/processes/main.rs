@@ -2,7 +2,8 @@
 //!
 //! A process is simulated by a limiter with connections of its own: one for its calls, and one for nudges. Each has two
 //! callers, which ask for one permit after another, so that it always has requests in its queue. All processes share one
-//! key with a limit of 100 per second. Figures begin 15 s after the last process has connected, for 20 s.
+//! key with a limit of 100 per second. Figures begin 15 s after the last process has connected, for 20 s. Departures may repeat
+//! the same bursts in each window, so their rate is that of the last 100 against the first 100, each against each.
 //!
 //! Bounds, for 1,000 processes: at most 600 store calls per second; at most half a core for Redis; at least 97% of N / (W + guard) granted;
 //! never more departures in any window than the quota allows.
@@ -46,20 +47,20 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     for &(processes, (name, algorithm)) in cases.as_flattened() {
         eprintln!("{processes} processes, {name}");
         let figures = run_processes(processes, algorithm, output).await?;
-        let (permits, calls) = (figures.permits, figures.traffic.calls);
+        let (rate, calls) = (figures.rate, figures.traffic.calls);
         let per_second = |count: f64| count / figures.time.as_secs_f64();
         let per_call = figures.traffic.per(calls);
         let cores = per_second(figures.traffic.cpu_micros / 1e6);
-        let granted = per_second(permits) / figures.allowed;
+        let granted = rate / figures.allowed;
         table.row([
             count(processes),
             text(name),
             figure(per_second(calls)),
-            ratio(calls / permits),
+            ratio(per_second(calls) / rate),
             figure(per_call.script_micros),
             figure(per_call.cpu_micros),
             ratio(cores),
-            figure(per_second(permits)),
+            figure(rate),
             format!("{granted:.4}"),
             count(figures.most),
         ]);
@@ -76,9 +77,18 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The departures per second: of each window's worth at the end against one at the beginning.
+fn rate(departures: &[Instant]) -> f64 {
+    let others = departures.len().saturating_sub(LIMIT as usize);
+    let pairs = departures.iter().zip(&departures[others..]);
+    let spans: Duration = pairs.map(|(first, last)| *last - *first).sum();
+    others as f64 * f64::from(LIMIT) / spans.as_secs_f64()
+}
+
 struct Figures {
     time: Duration,
-    permits: f64,
+    /// Departures per second.
+    rate: f64,
     traffic: Traffic,
     /// Departures per second that the quota allows, less the guard.
     allowed: f64,
@@ -125,11 +135,11 @@ async fn run_processes(
         let before = meter.mark().await?;
         let (begin, first) = (Instant::now(), departures.borrow().len());
         tokio::time::sleep(output.time(TIME)).await;
-        let (time, last) = (begin.elapsed(), departures.borrow().len());
+        let time = begin.elapsed();
         let traffic = meter.since(&before).await?;
-        anyhow::Ok((time, last - first, traffic))
+        anyhow::Ok((time, rate(&departures.borrow()[first..]), traffic))
     };
-    let (time, permits, traffic) = tokio::select! {
+    let (time, rate, traffic) = tokio::select! {
         measured = measuring => measured?,
         _ = join_all(callers) => unreachable!("callers do not end"),
     };
@@ -141,7 +151,7 @@ async fn run_processes(
     };
     Ok(Figures {
         time,
-        permits: permits as f64,
+        rate,
         traffic,
         allowed: f64::from(LIMIT) / allowed.as_secs_f64(),
         most: history.most_in_any(WINDOW) as f64,
