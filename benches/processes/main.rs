@@ -3,7 +3,7 @@
 //! A process is simulated by a limiter with connections of its own: one for its calls, and one for nudges. Each has two
 //! callers, which ask for one permit after another, so that it always has requests in its queue. All processes share one
 //! key with a limit of 100 per second. Figures begin 15 s after the last process has connected, for 20 s. Departures may repeat
-//! the same bursts in each window, so their rate is that of the last 100 against the first 100, each against each.
+//! the same bursts in each window, so their rate is by the times from the first 100 to the last 100, from nth to nth.
 //!
 //! Bounds, for 1,000 processes: at most 600 store calls per second; at most half a core for Redis; at least 97% of N / (W + guard) granted;
 //! never more departures in any window than the quota allows.
@@ -77,7 +77,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The departures per second: of each window's worth at the end against one at the beginning.
+/// Departures per second, by the times from the first 100 to the last 100.
 fn rate(departures: &[Instant]) -> f64 {
     let others = departures.len().saturating_sub(LIMIT as usize);
     let pairs = departures.iter().zip(&departures[others..]);

@@ -1,5 +1,7 @@
 //! Reports on past departures: [`Corrections`].
 
+use super::Units;
+
 /// A correction of what a past departure cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Settlement {
@@ -39,9 +41,12 @@ impl Corrections {
     }
 
     /// The units of past departures that are given back.
-    pub(crate) fn returned(&self) -> u64 {
-        let returned = self.settlements.iter().map(|it| it.difference.min(0));
-        returned.sum::<i64>().unsigned_abs()
+    pub(crate) fn returned(&self) -> Units {
+        let mut returned = Units::default();
+        for settlement in &self.settlements {
+            returned.0[settlement.unit] += settlement.difference.min(0).unsigned_abs();
+        }
+        returned
     }
 
     /// The report of the next call. A lost call is reported until an answer arrives.

@@ -67,7 +67,7 @@ const LONGEST_SILENCE: u64 = 1_000_000;
 /// A process that waits is nudged if its next request may depart so much earlier than it calls.
 const UNAWARE: u64 = 250_000;
 
-/// The most processes that one call nudges, and when they are overdue.
+/// The most processes that one call nudges, as a byte of an answer counts them, and when they are overdue.
 const MOST_NEXT: usize = 255;
 const SOON: u64 = 120_000;
 
@@ -767,10 +767,13 @@ impl State {
         let is_fair = others.are_fair();
         drop(others);
         self.announced = announced;
-        let returned = corrections.returned().saturating_sub(units.total());
-        let free = self.places().filter(|_| released > 0);
-        let free = free.map(|it| (Some(usize::from(it.unit.number)), it.free()));
-        let free = free.unwrap_or((None, returned));
+        let mut free = corrections.returned().without(units);
+        if released > 0
+            && let Some(places) = self.places()
+        {
+            free = Units::default();
+            free.0[usize::from(places.unit.number)] = places.free();
+        }
         taken.next = self.next(&terms, &rest, take, free, is_fair);
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
@@ -1208,17 +1211,22 @@ impl State {
     }
 
     /// The processes to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
-    /// the process calls. If the call has set units free, of this number or of all: so many processes that they wait for as
-    /// many units, and one more, without those that call in time. With reserves, the order is not known: all. If nudges arrive,
-    /// they count as overdue soon, as one may be dead.
+    /// the process calls. If the call has set units free: so many processes that they wait for as many units, and one more,
+    /// without those that cannot use them, or that call in time. With shares or reserves, the order is not known: all. If
+    /// nudges arrive, they count as overdue soon, as one may be dead.
     fn next(
         &mut self,
         terms: &Terms,
         rest: &Demand,
         take: &Take,
-        (unit, free): (Option<usize>, u64),
+        free: Units,
         is_fair: bool,
     ) -> Vec<u64> {
+        let is_free = !free.is_zero();
+        let (is_any, late) = match is_free {
+            true => (is_fair, 0),
+            false => (false, UNAWARE + 2 * take.round_trip),
+        };
         let order = |process, flow, demand: &Demand| {
             let lead = if is_fair {
                 order::lead(&self.tags, process, flow)
@@ -1227,42 +1235,57 @@ impl State {
             };
             (level(process), lead, demand.oldest(), process)
         };
+        // By a unit that was not set free.
+        let is_held_up = |cost: Units| {
+            let elsewhere = cost.zip(free, |cost, free| if free > 0 { 0 } else { cost });
+            let opens = || self.earliest(terms, terms.now, Units::default(), elsewhere);
+            is_free && !elsewhere.is_zero() && opens() >= terms.beyond()
+        };
         let announced = self.announced.iter().enumerate();
-        let waiting = announced.filter(|(_, it)| it.counts(terms.now));
+        let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && terms.now <= it.deadline);
         let mut waiting: Vec<_> = waiting
             .map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth))
             .collect();
         waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
-        let Some(&(first, nth)) = waiting.first() else {
-            return Vec::new();
-        };
-        let cost = self.announced[nth].demand.first_cost();
-        let opens = self.earliest(terms, terms.now, Units::default(), cost);
-        let is_own = !rest.is_empty() && order(take.process, take.flow.id, rest) < first;
-        if is_own || self.full(terms, opens, Units::default(), cost).is_some() {
-            return Vec::new();
-        }
-        let (enough, late) = match free {
-            0 => (0, UNAWARE + 2 * take.round_trip),
-            _ if take.reserves != Reserves::default() => (u64::MAX, 0),
-            _ => (free, 0),
-        };
-        let (mut next, mut sum) = (Vec::new(), 0);
-        for (_, nth) in waiting {
-            let (it, is_last) = (&mut self.announced[nth], sum >= enough);
-            let units = it.demand.units();
-            sum += unit.map_or(units.total(), |unit| units.0[unit]);
-            if it.deadline > opens + late {
-                next.push(it.process);
-                if take.holding.is_notified {
-                    it.deadline = it.deadline.min(opens.max(terms.now) + SOON);
-                }
-            }
-            if is_last || next.len() == MOST_NEXT {
+        let is_own = !rest.is_empty() && !is_any && !is_held_up(rest.first_cost());
+        let own = is_own.then(|| order(take.process, take.flow.id, rest));
+        let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
+        for (order, nth) in waiting {
+            let it = &self.announced[nth];
+            let cost = it.demand.first_cost();
+            if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
                 break;
             }
+            if is_held_up(cost) {
+                continue;
+            }
+            let is_last = !is_any && free.without(ahead).is_zero();
+            // The last one may depart if the process ahead of it is dead.
+            let before = if is_last { previous } else { ahead };
+            let opens = self.earliest(terms, terms.now, before, cost);
+            let is_later = match is_free {
+                true => opens >= terms.beyond(),
+                false => self.full(terms, opens, before, cost).is_some(),
+            };
+            if !is_later && it.deadline > opens + late {
+                next.push((nth, opens.max(terms.now) + SOON));
+            }
+            if is_last {
+                break;
+            }
+            previous = ahead;
+            if !is_any {
+                ahead += it.demand.units();
+            }
         }
-        next
+        let nudged = next.into_iter().map(|(nth, soon)| {
+            let it = &mut self.announced[nth];
+            if take.holding.is_notified {
+                it.deadline = it.deadline.min(soon);
+            }
+            it.process
+        });
+        nudged.collect()
     }
 
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is

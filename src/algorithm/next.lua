@@ -1,44 +1,66 @@
--- The processes to nudge, as the next ones can depart early at `opening`; see State::next in mod.rs. A function, as Lua limits
--- the number of local variables.
+-- The processes to nudge; see State::next in mod.rs. A function, as Lua limits the number of local variables.
 (function()
-  offered, rest = {}, rest or sub(tail, start, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
-  local waiting, is_next, place, sum = { { 0, 0, 0, front[3], front[4], 0 } }, {}, 1, 0
-  if free > 0 then waiting = {} end
-  while place <= #rest and free > 0 do
-    local who, deadline, bytes = unpack('<I7I7I2', rest, place)
-    if bytes >= 32768 and deadline + 250000 >= now then
-      bytes = bytes - 32768
-      local first, _, @list(units) = unpack('<I7I7@sums', rest, place + 16)
-      local rank, units = (who % 128 - who % 16) / 16, units@all
-      if places.released > 0 then units = units@place end --places
-      local share = who % 2048 >= 128 and unpack('<I7', rest, place + 9 + bytes) or 1
-      waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, units }
-    end
-    place = place + 16 + bytes % 32768
+  local <<free&>> = <<0>>
+  if returned then free& = (returned[&] or 0) > granted& and returned[&] - granted& or 0 end
+  if places.released > 0 then <<free&>> = <<0>> end --places
+  if places.released > 0 then free@place = places.free() end --places
+  local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
+  local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
+  -- By a unit that was not set free.
+  local function is_held_up(<<cost&>>)
+    if free& > 0 then cost& = 0 end
+    return is_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
-  table.sort(waiting, function(one, other)
+  local waiting, is_next, place = {}, {}, is_free and start or front[5] - @demand - 16
+  local <<ahead&, previous&>> = <<0, 0>>
+  while place < at do
+    local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
+    if bytes >= 32768 and deadline >= now and who ~= process then
+      local rank, details = (who % 128 - who % 16) / 16, place + 16 + @demand
+      local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
+      waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
+    end
+    place = is_free and place + 16 + bytes % 32768 or at
+  end
+  local function is_before(one, other)
     for i = 1, 4 do
       if one[i] ~= other[i] then return one[i] < other[i] end
     end
-  end)
-  -- With reserves, the order is not known.
-  if free > 0 and special % 64 >= 32 then free = math.huge end
-  for _, it in ipairs(waiting) do
-    local is_last = sum >= free
-    sum = sum + it[6]
-    if it[5] > opening + late then
-      offered[#offered + 1], is_next[it[4]] = it[4], true
-    end
-    if is_last or #offered == 255 then break end
   end
-  if special < 256 then return end
+  table.sort(waiting, is_before)
+  local own
+  if described > 0 and not is_any then
+    local each& = cost@all > 0 and cost& or left[1 + &]
+    if not is_held_up(<<each&>>) then own = { level, fair and fair.leads[fair.own] or 0, left[1], process } end
+  end
+  offered = {}
+  for _, it in ipairs(waiting) do
+    if own and is_before(own, it) or #offered == 255 then break end
+    local <<each&>> = common.first_cost(it[6])
+    if not is_held_up(<<each&>>) then
+      local is_last = not is_any and <<free& <= ahead&| and >>
+      -- The last one may depart if the process ahead of it is dead.
+      local opening = earliest(now, <<is_last and previous& or ahead&>>, <<each&>>)
+      local is_later = is_free and opening > far
+      is_later = is_later or not is_free and opening == beyond and places.look(0, each@place, now) --places
+      if not is_later and it[5] > opening + late then
+        offered[#offered + 1], is_next[it[4]] = it[4], (opening > now and opening or now) + 120000
+      end
+      if is_last then break end
+      local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
+      previous& = ahead&
+      ahead& = ahead& + (is_any and 0 or units&)
+    end
+  end
+  if special < 256 or not offered[1] then return end
   -- They count as overdue soon, as one may be dead.
-  is_same, latest = false, mine ~= '' and unpack('<I7', mine, 8) or 0
-  local soon, slices, from = (opening > now and opening or now) + 120000, {}, 1
-  place = 1
+  rest = rest or sub(tail, start, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
+  is_same, latest, place = false, mine ~= '' and unpack('<I7', mine, 8) or 0, 1
+  local slices, from = {}, 1
   while place <= #rest do
     local who, ends, bytes = unpack('<I7I7I2', rest, place)
-    if is_next[who] and ends > soon then
+    local soon = is_next[who]
+    if soon and ends > soon then
       slices[#slices + 1], ends = sub(rest, from, place + 6) .. pack('<I7', soon), soon
       from = place + 14
     end

@@ -122,8 +122,7 @@ function fair.charge(granted, more, still_waits)
   fair.tags = kept
 end
 
--- The first request of other processes, as in state.lua. Where its share is ahead of that of this process, or behind, its
--- level counts as such.
+-- The first request of processes that are not overdue, as in state.lua.
 function fair.front()
   local front, first_lead
   for j = 1, live do
@@ -131,11 +130,10 @@ function fair.front()
     local rank = who % 128 - who % 16 - level * 16
     local share = who % 2048 >= 128 and unpack('<I7', tail, detail[j] - @demand - 7 + bytes % 32768) or 1
     local lead = leads[share * 8 + (who % 128 - who % 16) / 16] or 0
-    if not front or rank < front[1] or rank == front[1] and (lead < first_lead or lead == first_lead
-      and (first < front[2] or first == front[2] and who < front[3])) then
+    if deadline >= now and (not front or rank < front[1] or rank == front[1] and (lead < first_lead or lead == first_lead
+      and (first < front[2] or first == front[2] and who < front[3]))) then
       front, first_lead = { rank, first, who, deadline, detail[j] }, lead
     end
   end
-  if front and front[1] == 0 then front[1] = first_lead - (leads[own] or 0) end
   return front
 end

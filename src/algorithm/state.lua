@@ -13,8 +13,8 @@
 --     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any;
 --     if a quota limits how many requests are in progress, <I4> places that this process holds
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
--- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges for all and the key as the limiter has it: the nudge
---   for the processes is sent at once, in the channels of each. It is <B> their number, <I7> each, and the key
+-- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges for all and the key as the limiter has it: processes
+--   are nudged at once, each in its channel. A nudge is <I7> the process, and the key
 -- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
 --   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if processes are to
 --   be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of
@@ -289,7 +289,7 @@ local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 do
--- The first request of other processes: how far its level is behind that of this process, its arrival, its process, and the
+-- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its process, and the
 -- deadline and the place of the details.
 local front, front_rank, front_arrival = nil, 128
 for _ = 1, announced do
@@ -328,8 +328,8 @@ for _ = 1, announced do
     if waits and deadline + 250000 >= now then
       local distance, rival = who % 128 - level * 16
       local is_lower, rank = distance >= 16, distance - distance % 16
-      if rank < front_rank or rank == front_rank
-        and (first < front_arrival or first == front_arrival and who < front[3]) then
+      if deadline >= now and (rank < front_rank or rank == front_rank
+        and (first < front_arrival or first == front_arrival and who < front[3])) then
         front, front_rank, front_arrival = { rank, first, who, deadline, place }, rank, first
       end
       -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
@@ -407,11 +407,15 @@ local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, @list(granted) = 0, @list(0)
 local is_changed = operation ~= 2
 if operation < 3 then
-  local returned = 0
+  -- The units that are given back, by their numbers, if there are any.
+  local returned
   for i = 0, settled - 1 do
     local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
     difference = difference - 4294967296
-    if difference < 0 then returned = returned - difference end
+    if difference < 0 then
+      returned = returned or {}
+      returned[unit] = (returned[unit] or 0) - difference
+    end
     local i& = #corrections&
     if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
   end
@@ -617,21 +621,11 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
-  -- The processes to nudge, if the first request of another one can depart before its process calls: much earlier, or if this
-  -- call has set units free, at all.
-  local free, front = returned - granted@all, common.front
-  if places.released > 0 then free = places.free() end --places
+  local front, gives_back = common.front, returned
+  gives_back = gives_back or places.released > 0 --places
   if front and fair then front = fair.front() end
-  local late = free > 0 and 0 or 250000 + 2 * round_trip
-  if front and operation < 2 and (free > 0 or front[4] > now + late) and (described == 0 or front[1] < 0 or front[1] == 0
-    and (front[2] < left[1] or front[2] == left[1] and front[3] < process)) then
-    local <<each&>> = common.first_cost(front[5])
-    local opening = earliest(now, <<0>>, <<each&>>)
-    local is_free = free > 0 or front[4] > opening + late
-    is_free = is_free and not (opening == beyond and places.look(0, each@place, now)) --places
-    if is_free then
+  if front and operation < 2 and (gives_back or front[4] > now + 250000 + 2 * round_trip) then
 --@next
-    end
   end
 else
   local evidence, length, units, unit = unpack('<I7I7I4B', arg)
@@ -736,12 +730,10 @@ if opens > 0 or generation > 0 then
   status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
 end
 if offered and offered[1] then
-  local next = pack('<B' .. rep('I7', #offered), #offered, spread(offered))
-  status, last = status + 16, last .. next
+  status, last = status + 16, last .. pack('<B' .. rep('I7', #offered), #offered, spread(offered))
   for i = 1, special % 256 >= 128 and #offered or 0 do
-    local host = string.format(':%.0f', (offered[i] - offered[i] % 2048) / 2048)
-    if not offered[host] then redis.pcall('PUBLISH', ARGV[3] .. host, next .. ARGV[4]) end
-    offered[host] = true
+    local channel = string.format('%s:%.0f', ARGV[3], (offered[i] - offered[i] % 2048) / 2048)
+    redis.pcall('PUBLISH', channel, pack('<I7', offered[i]) .. ARGV[4])
   end
 end
 answers[nth] = pack('<B@costsI7I7BI2', status, <<remaining&>>, reset, next_call, expected_count, grant_count)

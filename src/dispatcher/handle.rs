@@ -480,12 +480,11 @@ impl Handle {
         }
     }
 
-    /// A key may have become available early for these processes, or if there are none, for all.
-    pub(crate) fn nudge(&self, key: &Key, processes: &[u64]) {
+    /// A key may have become available early for this process, or if it is 0, for all.
+    pub(crate) fn nudge(&self, key: &Key, process: u64) {
         self.forget_denials(Some(key));
         for queue in self.lanes(key) {
-            let process = self.dispatcher.process | queue.lane;
-            if processes.is_empty() || processes.contains(&process) {
+            if [0, self.dispatcher.process | queue.lane].contains(&process) {
                 queue.update(|queue, _| queue.nudge(Instant::now()));
             }
         }
@@ -577,7 +576,7 @@ impl Handle {
             .called(telemetry::Operation::Control, key, begun, &answered);
         if matches!(command, Command::Resume | Command::Reset) {
             // A call that was sent before may have arrived first.
-            self.nudge(key, &[]);
+            self.nudge(key, 0);
         }
         let answers = answered?.answers;
         answers

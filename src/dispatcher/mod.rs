@@ -255,7 +255,7 @@ impl Dispatcher {
 
     fn nudge(&self, nudge: &Nudge) {
         for handle in self.handles() {
-            handle.nudge(&nudge.key, &nudge.processes);
+            handle.nudge(&nudge.key, nudge.process);
         }
     }
 
@@ -561,7 +561,7 @@ impl Dispatcher {
             demand: take.demand.clone(),
             round_trip: Duration::from_micros(take.round_trip),
             guard: Duration::from_micros(take.guard),
-            gives_back: take.corrections.returned() > 0 || take.holding.releases,
+            gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
         };
         let call = Call {
@@ -753,8 +753,9 @@ impl Dispatcher {
             }
             if sent.gives_back {
                 handle.nudge_others(&sent.queue);
-            } else if !taken.next.is_empty() {
-                handle.nudge(&sent.queue.key, &taken.next);
+            } else {
+                let next = taken.next.iter();
+                next.for_each(|&process| handle.nudge(&sent.queue.key, process));
             }
             let last = sent.queue.update(|queue, woken| {
                 queue.answer(sent.number, &answer, now, woken);

@@ -163,8 +163,8 @@ impl Remote {
         let answered = answered.unwrap();
         let (network, half) = (self.network.clone(), self.round_trip / 2);
         let pairs = calls.iter().zip(&answered.answers);
-        let nudges = pairs.filter_map(|(call, answer)| call.nudge(answer.as_ref().ok()?));
-        let nudges: Vec<_> = nudges.collect();
+        let nudges = pairs.filter_map(|(call, answer)| Some(call.nudges(answer.as_ref().ok()?)));
+        let nudges: Vec<_> = nudges.flatten().collect();
         if let Some(network) = network {
             tokio::spawn(async move {
                 tokio::time::sleep(half).await;

@@ -139,8 +139,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Calls this subscriber with each [nudge](Call::nudge) for the process with this number or for all, until it returns
-    /// `false`. Others do no harm. Optional: it makes processes call sooner. Default: never.
+    /// Calls this subscriber with each [nudge](Call::nudges) for the [process](Nudge::process) with this number or for all, until
+    /// it returns `false`. Other nudges do no harm. Optional: it makes processes call sooner. Default: never.
     fn subscribe(&self, _process: u64, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
     /// Returns true if nudges of other processes are likely to arrive. A process that does not call soon after one is passed

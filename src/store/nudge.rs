@@ -1,29 +1,31 @@
 //! Messages to other processes: [`Nudge`].
 
-use crate::algorithm::{Command, Reader, Taken, Writer};
+use crate::algorithm::{Command, LANE_BITS, Reader, Taken, Writer};
 use crate::key::Key;
 
 use super::{Call, Operation};
 
-/// The message that others may depart earlier from a key than they expect; see [`Store::subscribe`](super::Store::subscribe).
+/// The message that a process may depart earlier from a key than it expects; see [`Store::subscribe`](super::Store::subscribe).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nudge {
     pub(crate) key: Key,
-    /// The processes that it is for; none for all.
-    pub(crate) processes: Vec<u64>,
+    /// The process that it is for, with its lane; 0 for all.
+    pub(crate) process: u64,
 }
 
 impl Call {
-    /// The message to other processes after this call, if there is one.
-    pub fn nudge(&self, answer: &Taken) -> Option<Nudge> {
-        let is_sent = match &self.operation {
-            Operation::Take(_) => !answer.next.is_empty(),
-            Operation::Control(command) => matches!(command, Command::Resume | Command::Reset),
+    /// The messages to other processes after this call.
+    pub fn nudges(&self, answer: &Taken) -> Vec<Nudge> {
+        let processes = match &self.operation {
+            Operation::Take(_) => &answer.next[..],
+            Operation::Control(Command::Resume | Command::Reset) => &[0],
+            Operation::Control(_) => &[],
         };
-        is_sent.then(|| Nudge {
+        let nudge = |&process| Nudge {
             key: self.key.clone(),
-            processes: answer.next.clone(),
-        })
+            process,
+        };
+        processes.iter().map(nudge).collect()
     }
 }
 
@@ -33,11 +35,15 @@ impl Nudge {
         &self.key
     }
 
+    /// The process that has [subscribed](super::Store::subscribe) with this number; `None` for all.
+    pub fn process(&self) -> Option<u64> {
+        Some(self.process >> LANE_BITS << LANE_BITS).filter(|process| *process > 0)
+    }
+
     /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.put([1], [self.processes.len() as u64]);
-        self.processes.iter().for_each(|&it| out.put([7], [it]));
+        out.put([7], [self.process]);
         out.0.extend_from_slice(self.key.as_str().as_bytes());
         out.0
     }
@@ -45,9 +51,8 @@ impl Nudge {
     /// Reads a message. Returns `None` if it is another one.
     pub fn decode(message: &[u8]) -> Option<Self> {
         let mut message = Reader(message);
-        let [count] = message.numbers([1]).ok()?;
-        let processes = message.list(count as usize, [7]).ok()?.flatten().collect();
+        let [process] = message.numbers([7]).ok()?;
         let key = Key::new(str::from_utf8(message.0).ok()?);
-        Some(Self { key, processes })
+        Some(Self { key, process })
     }
 }

@@ -128,7 +128,7 @@ pub(super) async fn a_reset_forgets_one_key(bench: &Arc<Bench>) {
 pub(super) async fn a_reset_nudges(bench: &Arc<Bench>) {
     let entry = bench.entry(policy("10/365d"));
     let keys = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
-    for (keys, process) in keys.iter().zip(1..) {
+    for (keys, process) in keys.iter().zip([1 << 20, 1 << 21]) {
         let keys = Arc::downgrade(keys);
         let subscriber = Box::new(move |nudge: &Nudge| {
             let keys = keys.upgrade();

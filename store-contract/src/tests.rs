@@ -237,10 +237,10 @@ impl Inner {
     }
 
     fn nudge(&self, call: &Call, answer: &Taken) {
-        if self.fault != "nudges nobody"
-            && let Some(nudge) = call.nudge(answer)
-        {
-            self.subscribers.lock().retain(|it| it(&nudge));
+        if self.fault != "nudges nobody" {
+            for nudge in call.nudges(answer) {
+                self.subscribers.lock().retain(|it| it(&nudge));
+            }
         }
     }
 }

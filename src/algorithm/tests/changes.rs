@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Concurrent, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State, Strict, Take, Window,
+    Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, Settlement, State,
+    Strict, Take, Window, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, judge};
@@ -194,5 +195,68 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
         assert!(state.take(0, &call(16, 3, 0, 1), now).is_outdated);
         let look = Take::one(Mode::Peek, 1);
         assert_eq!(state.take(0, &look, now).remaining.0[0], 0);
+    }
+}
+
+#[test]
+fn a_call_nudges_the_processes_that_can_use_what_it_returns() {
+    for (quotas, costs, returned, nudged) in [
+        (
+            "10/60s",
+            [[10, 0], [1, 0], [1, 0]],
+            [2, 0],
+            &[32, 48, 64][..],
+        ),
+        (
+            "99/s + 10/60s unit=tokens",
+            [[9, 10], [1, 1], [1, 1]],
+            [0, 2],
+            &[32, 48, 64],
+        ),
+        // The first one waits for another unit.
+        (
+            "9/60s + 10/60s unit=tokens",
+            [[9, 10], [1, 0], [0, 1]],
+            [0, 2],
+            &[48, 80],
+        ),
+        (
+            "9/60s + 10/60s unit=tokens",
+            [[9, 10], [1, 0], [0, 1]],
+            [0, 0],
+            &[],
+        ),
+    ] {
+        let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
+        let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();
+        number_units(&mut counters);
+        let mut state = State::new(&counters);
+        let mut call = |process: u64, number, at, change: &dyn Fn(&mut Take)| {
+            let [requests, tokens] = costs[[0, 1, 2, 1, 2, 1][process as usize / 16 - 1]];
+            let cost = Costs([requests, tokens, 0, 0]);
+            let mut take = call(process, number, 0, 1);
+            (take.mode, take.demand) = (Mode::Wait, Demand::new([(at, cost)].into_iter()));
+            change(&mut take);
+            state.take(0, &take, at)
+        };
+        let first = call(16, 1, START, &|_| {});
+        for process in [32, 48, 64, 80, 96] {
+            assert_eq!(
+                call(process, 1, START + SECOND + process, &|_| {}).granted(),
+                0
+            );
+        }
+        let answer = call(16, 2, START + 2 * SECOND, &|take| {
+            take.demand = Demand::default();
+            let recorded = first.grants[0].recorded;
+            take.corrections.settlements = [0, 1]
+                .map(|unit| Settlement {
+                    recorded,
+                    unit,
+                    difference: -returned[unit],
+                })
+                .into();
+        });
+        assert_eq!(answer.next, nudged);
     }
 }

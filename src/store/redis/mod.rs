@@ -10,7 +10,6 @@
 //! | `scripted` | runs the scripts |
 //! | `transaction` | does without them |
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -209,9 +208,9 @@ impl Store for RedisStore {
 
     fn subscribe(&self, process: u64, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         if self.servers.makes_connections() {
-            let subscribe = || Subscription::new(self.servers.clone(), self.channel());
+            let subscribe = || Subscription::new(self.servers.clone(), self.channel(0));
             let subscription = self.subscription.get_or_init(subscribe);
-            subscription.add(self.channel_of(process), subscriber);
+            subscription.add(self.channel(process), subscriber);
             subscription.resume();
         }
     }
@@ -238,10 +237,9 @@ impl RedisStore {
         answers.extend(results.map(|(named, result)| {
             let (answer, read) = result?;
             at = Some(at.map_or(read, |at| at.and(read)));
-            if let Some(nudge) = named.call.nudge(&answer) {
-                for channel in self.channels(&nudge) {
-                    nudges.cmd("PUBLISH").arg(channel).arg(nudge.encode());
-                }
+            for nudge in named.call.nudges(&answer) {
+                let channel = self.channel(nudge.process);
+                nudges.cmd("PUBLISH").arg(channel).arg(nudge.encode());
             }
             Ok(answer)
         }));
@@ -331,20 +329,12 @@ impl RedisStore {
         Instant::now() + self.timeout.min(LONGEST)
     }
 
-    /// The channel of nudges for all processes.
-    fn channel(&self) -> String {
-        format!("{}:nudges", self.prefix)
-    }
-
-    /// The channel of nudges for all lanes of this process.
-    fn channel_of(&self, process: u64) -> String {
-        format!("{}:{}", self.channel(), process >> LANE_BITS)
-    }
-
-    fn channels(&self, nudge: &Nudge) -> BTreeSet<String> {
-        match nudge.processes[..] {
-            [] => [self.channel()].into(),
-            ref processes => processes.iter().map(|&it| self.channel_of(it)).collect(),
+    /// The channel of nudges for all lanes of this process, or if it is 0, for all processes.
+    fn channel(&self, process: u64) -> String {
+        let prefix = &self.prefix;
+        match process >> LANE_BITS {
+            0 => format!("{prefix}:nudges"),
+            process => format!("{prefix}:nudges:{process}"),
         }
     }
 

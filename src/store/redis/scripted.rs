@@ -158,7 +158,7 @@ impl RedisStore {
             eval.arg(&rest.0);
         }
         if wire::releases(&first.call) {
-            eval.arg(self.channel()).arg(first.call.key.as_str());
+            eval.arg(self.channel(0)).arg(first.call.key.as_str());
         }
         eval
     }

@@ -1,5 +1,6 @@
 //! Nudges from the channels of limiters: [`Subscription`], on a connection of its own.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
+use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -26,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A dead connection that was not closed is noticed after both together.
 const SILENCE: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(2);
+const PING: Duration = Duration::from_secs(2);
 
 /// Calls subscribers for each nudge in the common channel or in that of a subscriber, until it is dropped.
 ///
@@ -43,7 +45,7 @@ struct Shared {
     /// For all subscribers.
     channel: String,
     subscribers: Mutex<Vec<Arc<Subscriber>>>,
-    /// There is another subscriber.
+    /// A subscriber was added, or has gone.
     changed: Notify,
     is_live: AtomicBool,
 }
@@ -75,10 +77,11 @@ impl Subscription {
 
     pub(crate) fn add(&self, channel: String, nudge: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
         // There is no empty key: this drops subscribers that are gone.
-        self.shared.deliver(&Nudge {
+        let nobody = Nudge {
             key: Key::new(""),
-            processes: Vec::new(),
-        });
+            process: 0,
+        };
+        self.shared.deliver(&self.shared.channel, &nobody);
         let subscriber = Arc::new(Subscriber { channel, nudge });
         self.shared.subscribers.lock().push(subscriber);
         self.shared.changed.notify_one();
@@ -102,13 +105,14 @@ impl Subscription {
 async fn listen(servers: Servers, shared: Arc<Shared>) {
     let mut failures = 0;
     while let Some(node) = servers.any_node() {
-        let subscribing = node.target().subscribe(shared.channels());
+        let channels = shared.channels();
+        let subscribing = node.target().subscribe(&channels);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&shared.channel, true);
             let _connected = ClearOnDrop(&shared.is_live);
             shared.is_live.store(true, Ordering::Relaxed);
-            shared.receive(connection).await;
+            shared.receive(connection, channels).await;
         }
         if failures == 0 {
             telemetry::subscribed(&shared.channel, false);
@@ -128,37 +132,50 @@ impl Drop for ClearOnDrop<'_> {
 }
 
 impl Shared {
-    fn channels(&self) -> Vec<String> {
+    fn channels(&self) -> BTreeSet<String> {
         let subscribers = self.subscribers.lock();
         let own = subscribers.iter().map(|it| it.channel.clone());
         own.chain([self.channel.clone()]).collect()
     }
 
-    /// Calls all subscribers, without the lock, since they may use the store.
-    fn deliver(&self, nudge: &Nudge) {
+    /// Calls the subscribers of a channel, without the lock, since they may use the store.
+    fn deliver(&self, channel: &str, nudge: &Nudge) {
         let mut gone = self.subscribers.lock().clone();
-        gone.retain(|it| !(it.nudge)(nudge));
-        let is_here = |it: &Arc<Subscriber>| gone.iter().all(|gone| !Arc::ptr_eq(gone, it));
-        self.subscribers.lock().retain(is_here);
+        let is_for = |it: &Subscriber| channel == self.channel || channel == it.channel;
+        gone.retain(|it| is_for(it) && !(it.nudge)(nudge));
+        if !gone.is_empty() {
+            let is_here = |it: &Arc<Subscriber>| gone.iter().all(|gone| !Arc::ptr_eq(gone, it));
+            self.subscribers.lock().retain(is_here);
+            self.changed.notify_one();
+        }
     }
 
     /// Returns when the connection is lost.
-    async fn receive(&self, connection: PubSub) {
+    async fn receive(&self, connection: PubSub, mut subscribed: BTreeSet<String>) {
         let (mut sink, mut messages) = connection.split();
         loop {
             let changed = pin!(self.changed.notified());
             match timeout(SILENCE, select(messages.next(), changed)).await {
                 Ok(Either::Left((Some(message), _))) => {
                     if let Some(nudge) = Nudge::decode(message.get_payload_bytes()) {
-                        self.deliver(&nudge);
+                        self.deliver(message.get_channel_name(), &nudge);
                     }
                 }
                 Ok(Either::Left((None, _))) => return,
-                // A subscriber was added, or it is unknown whether the server is there.
+                // A subscriber was added or has gone, or it is unknown whether the server is there.
                 Ok(Either::Right(_)) | Err(_) => {
-                    let subscribing = sink.subscribe(self.channels());
-                    match timeout(ANSWER, subscribing).await {
-                        Ok(Ok(())) => {}
+                    let channels = self.channels();
+                    let checking = async {
+                        for channel in channels.difference(&subscribed) {
+                            sink.subscribe(channel).await?;
+                        }
+                        for channel in subscribed.difference(&channels) {
+                            sink.unsubscribe(channel).await?;
+                        }
+                        sink.ping::<Value>().await
+                    };
+                    match timeout(PING, checking).await {
+                        Ok(Ok(_)) => subscribed = channels,
                         Ok(Err(_)) | Err(_) => return,
                     }
                 }

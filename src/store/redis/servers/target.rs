@@ -1,5 +1,6 @@
 //! Where connections lead: [`Target`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -41,7 +42,7 @@ impl Target {
         }
     }
 
-    pub(super) async fn subscribe(&self, channels: Vec<String>) -> RedisResult<PubSub> {
+    pub(super) async fn subscribe(&self, channels: &BTreeSet<String>) -> RedisResult<PubSub> {
         let mut connection = (self.find)().await?.get_async_pubsub().await?;
         connection.subscribe(channels).await?;
         Ok(connection)

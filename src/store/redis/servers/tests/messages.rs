@@ -6,8 +6,8 @@ use super::super::Subscription;
 use super::*;
 use crate::store::Nudge;
 
-/// A nudge of the key `téxt` for two processes, by their numbers of seven bytes.
-const MESSAGE: &str = "\u{2}\u{7}\0\0\0\0\0\u{8}\u{1}\0\0\0\0\0\0t\u{e9}xt";
+/// A nudge of the key `téxt` for a process, by its number of seven bytes.
+const MESSAGE: &str = "\u{7}\0\0\0\0\0\u{8}t\u{e9}xt";
 
 fn subscribe(servers: &Servers) -> (Subscription, UnboundedReceiver<Nudge>) {
     let (sender, messages) = unbounded_channel();
