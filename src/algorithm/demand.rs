@@ -225,7 +225,7 @@ fn interpolate(at: u64, from: (u64, u64), to: (u64, u64)) -> u64 {
 }
 
 /// The latest call of a process for a key: what it announced, and what it was granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(crate) process: u64,
     /// The share of its requests.

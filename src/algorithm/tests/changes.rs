@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, Settlement, State,
-    Strict, Take, Window, number_units,
+    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State,
+    Strict, Take, Units, Window, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, judge};
@@ -199,64 +199,39 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
 }
 
 #[test]
-fn a_call_nudges_the_processes_that_can_use_what_it_returns() {
-    for (quotas, costs, returned, nudged) in [
+fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
+    for (quotas, costs, free, nudged) in [
+        ("2/60s", [[1, 0], [1, 0]], [2, 0], &[16, 32, 48][..]),
         (
-            "10/60s",
-            [[10, 0], [1, 0], [1, 0]],
-            [2, 0],
-            &[32, 48, 64][..],
-        ),
-        (
-            "99/s + 10/60s unit=tokens",
-            [[9, 10], [1, 1], [1, 1]],
+            "99/s + 2/60s unit=tokens",
+            [[1, 1]; 2],
             [0, 2],
-            &[32, 48, 64],
+            &[16, 32, 48],
         ),
-        // The first one waits for another unit.
+        // Every second one waits for a unit that is not free.
         (
-            "9/60s + 10/60s unit=tokens",
-            [[9, 10], [1, 0], [0, 1]],
+            "1/60s + 2/60s unit=tokens",
+            [[5, 0], [0, 1]],
             [0, 2],
-            &[48, 80],
+            &[32, 64],
         ),
-        (
-            "9/60s + 10/60s unit=tokens",
-            [[9, 10], [1, 0], [0, 1]],
-            [0, 0],
-            &[],
-        ),
+        ("1/60s + 2/60s unit=tokens", [[0, 1], [0, 1]], [0, 0], &[16]),
     ] {
         let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
         let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();
         number_units(&mut counters);
         let mut state = State::new(&counters);
-        let mut call = |process: u64, number, at, change: &dyn Fn(&mut Take)| {
-            let [requests, tokens] = costs[[0, 1, 2, 1, 2, 1][process as usize / 16 - 1]];
-            let cost = Costs([requests, tokens, 0, 0]);
-            let mut take = call(process, number, 0, 1);
-            (take.mode, take.demand) = (Mode::Wait, Demand::new([(at, cost)].into_iter()));
-            change(&mut take);
-            state.take(0, &take, at)
-        };
-        let first = call(16, 1, START, &|_| {});
-        for process in [32, 48, 64, 80, 96] {
-            assert_eq!(
-                call(process, 1, START + SECOND + process, &|_| {}).granted(),
-                0
-            );
-        }
-        let answer = call(16, 2, START + 2 * SECOND, &|take| {
-            take.demand = Demand::default();
-            let recorded = first.grants[0].recorded;
-            take.corrections.settlements = [0, 1]
-                .map(|unit| Settlement {
-                    recorded,
-                    unit,
-                    difference: -returned[unit],
-                })
-                .into();
-        });
-        assert_eq!(answer.next, nudged);
+        state.announced.extend((1..6).map(|nth| {
+            let [requests, tokens] = costs[(nth as usize + 1) % 2];
+            Announcement {
+                process: 16 * nth,
+                deadline: START + HOUR,
+                demand: Demand::new([(nth, Costs([requests, tokens, 0, 0]))].into_iter()),
+                ..Announcement::default()
+            }
+        }));
+        let (take, free) = (call(96, 1, 0, 0), Units([free[0], free[1], 0, 0]));
+        let next = state.next(&take.terms(0, START), &take.demand, &take, free, false);
+        assert_eq!(next, nudged);
     }
 }

@@ -8,10 +8,8 @@ use crate::test_util::history::History;
 
 /// Converts the times to a history, counted from 1970.
 fn history(times: &[(u64, u64)]) -> History {
-    let events = times.iter();
-    events
-        .map(|&(at, cost)| (Duration::from_micros(START + at), cost))
-        .collect()
+    let event = |&(at, cost): &(u64, u64)| (Duration::from_micros(START + at), cost);
+    times.iter().map(event).collect()
 }
 
 /// The most units in any half-open interval of this length.

@@ -4,7 +4,6 @@ use super::simulation::{Done, Scenario, burst, processes};
 use super::*;
 use crate::acquire::Acquire;
 use crate::policy::{Lost, Outage};
-use crate::priority::Priority;
 
 #[test]
 fn places_are_handed_over_at_once_where_nudges_arrive_and_within_100_ms_where_not() {
@@ -126,21 +125,4 @@ async fn a_process_with_many_keys_renews_them_in_few_calls() {
     let calls = store.calls() - before;
     assert!((10..=32).contains(&calls), "{calls}");
     assert!(places.iter().all(|place| !place.is_lost()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_of_a_high_priority_get_the_next_place() {
-    let handle = embedded("1 concurrent");
-    let take = |priority| Acquire::new(handle.clone(), key()).priority(priority);
-    let first = take(Priority::Low).await.unwrap().hold();
-    let low = tokio::spawn(take(Priority::Low));
-    pass(10).await;
-    let high = tokio::spawn(take(Priority::High));
-    pass(10).await;
-    drop(first);
-    let high = high.await.unwrap().unwrap();
-    pass(1_000).await;
-    assert!(!low.is_finished());
-    drop(high);
-    low.await.unwrap().unwrap();
 }

@@ -60,21 +60,18 @@ const USUAL: Bounds = Bounds {
 };
 
 impl Bounds {
-    fn rate(self, rate: f64, unfair: f64) -> Self {
-        Self {
-            rate,
-            unfair,
-            ..self
-        }
+    fn rate(mut self, rate: f64, unfair: f64) -> Self {
+        (self.rate, self.unfair) = (rate, unfair);
+        self
     }
 
     fn calls(self, calls: f64) -> Self {
         Self { calls, ..self }
     }
 
-    fn span(self, from: f64, until: f64) -> Self {
-        let span = (from, until);
-        Self { span, ..self }
+    fn span(mut self, from: f64, until: f64) -> Self {
+        self.span = (from, until);
+        self
     }
 }
 
@@ -235,15 +232,10 @@ fn no_departure_stays_unused_while_requests_wait() {
         processes.truncate(rng.random_range(2..6));
         let groups = if is_deaf { 1 } else { 3 };
         for nth in 0..groups * processes.len() {
-            let at = if is_deaf {
-                0
-            } else {
-                rng.random_range(0..8_000)
-            };
+            let at = rng.random_range(0..if is_deaf { 1 } else { 8_000 });
             let count = [1, 2, 8, 20][rng.random_range(0..if is_deaf { 3 } else { 4 })];
-            let times = (0..count)
-                .map(|_| at + rng.random_range(0..10))
-                .collect::<Vec<_>>();
+            let mut time = |_| at + rng.random_range(0..10);
+            let times: Vec<_> = (0..count).map(&mut time).collect();
             let rank = match seed % 4 {
                 1 => LEVELS[rng.random_range(0..5)].into(),
                 3 => of_share(["a", "b", "c"][rng.random_range(0..3)], 1),

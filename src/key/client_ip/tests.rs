@@ -110,11 +110,8 @@ fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
     let Extracted::Refused(no_key) = trusting().extract(&request) else {
         panic!("not refused");
     };
-    assert!(
-        no_key
-            .reason
-            .contains("into_make_service_with_connect_info::<SocketAddr>()")
-    );
+    let advice = "into_make_service_with_connect_info::<SocketAddr>()";
+    assert!(no_key.reason.contains(advice));
     assert_eq!(trusting().or_exempt().extract(&request), Extracted::Exempt);
     let shared = trusting().or("local").extract(&request);
     assert_eq!(shared, Extracted::Key("local".into()));

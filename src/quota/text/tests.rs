@@ -55,14 +55,14 @@ fn every_spelling_of_a_quota_is_read_and_the_first_one_is_shown() {
 fn an_error_names_the_part_at_fault_and_what_was_expected() {
     // ALL is the text, LIMIT and WINDOW are its parts beside the slash, LAST is its last word.
     let problems = r#"
-        unexpected end of text, EXPECTED RATE => | |
-        unexpected "ALL", EXPECTED RATE => 10|10/|/s
-        unexpected "10", EXPECTED RATE => 10 / s
-        limit "LIMIT" DIGITS => ten/s|-1/s|1.5/s|5,000/s|_1/s|1__0/s|١/s
+        unexpected end of text, expected LIMIT/WINDOW, such as 10/s, or LIMIT concurrent => | |
+        unexpected "ALL", expected LIMIT/WINDOW, such as 10/s, or LIMIT concurrent => 10|10/|/s
+        unexpected "10", expected LIMIT/WINDOW, such as 10/s, or LIMIT concurrent => 10 / s
+        limit "LIMIT" is not a whole number, expected digits, such as 5_000 => ten/s|-1/s|1.5/s|5,000/s|_1/s|1__0/s|١/s
         limit "4294967296" is too large, expected at most 4_294_967_295 => 4294967296/d
         the limit is zero => 0/s
-        unexpected "WINDOW", EXPECTED UNIT => 10/fortnight|10/s/s|10/M|10/1M|10/60|10/h30m|10/1h-5m|10/99999999999999999999d|10/18446744073709551615s1000ms
-        unexpected "1m60", EXPECTED UNIT => 10/1m60 spacing
+        unexpected "WINDOW", expected a unit, or counts with units, such as s, 90s or 1m30s => 10/fortnight|10/s/s|10/M|10/1M|10/60|10/h30m|10/1h-5m|10/99999999999999999999d|10/18446744073709551615s1000ms
+        unexpected "1m60", expected a unit, or counts with units, such as s, 90s or 1m30s => 10/1m60 spacing
         the window is not in whole microseconds => 10/ns
         the window is zero => 10/0s
         the window is longer than ten years => 10/3651d|1/999999999d
@@ -71,15 +71,15 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         unexpected end of text, expected burst=COUNT => 1/s gcra |1/s gcra
         unexpected "LAST", expected burst=COUNT => 1/s gcra 20|1/s gcra =2|1/s gcra capacity=2|1/s gcra burst=
         unexpected "burst", expected burst=COUNT => 1/s gcra burst = 2
-        burst "few" DIGITS => 1/s gcra burst=few
+        burst "few" is not a whole number, expected digits, such as 5_000 => 1/s gcra burst=few
         capacity "5_000_000_000" is too large, expected at most 4_294_967_295 => 1/s leaky-bucket capacity=5_000_000_000
         unexpected "LAST", expected the end of the text => 1/s gcra burst=2 x=1|1/s spacing burst=2|1/s sliding-log now
-        unexpected "LAST", EXPECTED START => 1/s fixed-window noon|1/s fixed-window start=noon
+        unexpected "LAST", expected start=clock or start=first-request => 1/s fixed-window noon|1/s fixed-window start=noon
         the burst is zero => 1/s gcra burst=0
         the limit is zero => 0 concurrent
         unexpected "LAST", expected lease=TIME => 5 concurrent burst=3|5 concurrent now
         unexpected "LAST", expected the end of the text => 5 concurrent lease=5s now
-        unexpected "s5", EXPECTED UNIT => 5 concurrent lease=s5
+        unexpected "s5", expected a unit, or counts with units, such as s, 90s or 1m30s => 5 concurrent lease=s5
         the lease is shorter than a second => 5 concurrent lease=999ms|5 concurrent lease=0s
         the lease is longer than ten years => 5 concurrent lease=4000d
         a concurrency limit counts concurrent-requests => 5 concurrent unit=tokens
@@ -88,16 +88,6 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         the buckets would be shorter than a microsecond => 1/5us sliding-buckets buckets=6
         the requests would be less than a microsecond apart => 11/10us spacing| 11/10us gcra burst=2
     "#;
-    let names = "\
-        EXPECTED RATE => expected LIMIT/WINDOW, such as 10/s, or LIMIT concurrent
-        DIGITS => is not a whole number, expected digits, such as 5_000
-        EXPECTED UNIT => expected a unit, or counts with units, such as s, 90s or 1m30s
-        EXPECTED START => expected start=clock or start=first-request";
-    let names = names
-        .lines()
-        .filter_map(|line| line.trim().split_once(" => "));
-    let algorithm = ("EXPECTED ALGORITHM", &*format!("expected {ALGORITHM}"));
-    let names: Vec<_> = names.chain([algorithm]).collect();
     for (problem, texts) in problems.lines().filter_map(|line| line.split_once(" => ")) {
         for text in texts.split('|') {
             let (limit, window) = text.split_once('/').unwrap_or_default();
@@ -106,13 +96,11 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
                 ("\"LIMIT\"", format!("{limit:?}")),
                 ("\"WINDOW\"", format!("{window:?}")),
                 ("LAST", text.split(' ').next_back().unwrap().to_owned()),
+                ("EXPECTED ALGORITHM", format!("expected {ALGORITHM}")),
             ];
             let mut expected = problem.trim().to_owned();
             for (name, part) in parts {
                 expected = expected.replace(name, &part);
-            }
-            for (name, part) in &names {
-                expected = expected.replace(name, part);
             }
             let error = text.parse::<Quota>().expect_err(text).to_string();
             assert_eq!(error, format!("quota {text:?}: {expected}"));

@@ -88,15 +88,15 @@ impl Lua {
         let value: Value = script.invoke(&mut self.connection).unwrap();
         let (at, mut bytes) = wire::answers(&value).unwrap();
         assert_eq!(at, now);
-        let answers =
-            calls.iter().map(
-                |_| match wire::answer(&mut bytes, policy.counters()).unwrap() {
-                    Answer::Done(taken) => Some(taken),
-                    Answer::Shape => None,
-                    Answer::Unrecognized => panic!("the value is not recognized"),
-                    Answer::Later => panic!("so few calls are done at once"),
-                },
-            );
+        let answers = calls
+            .iter()
+            .map(|_| wire::answer(&mut bytes, policy.counters()));
+        let answers = answers.map(|answer| match answer.unwrap() {
+            Answer::Done(taken) => Some(taken),
+            Answer::Shape => None,
+            Answer::Unrecognized => panic!("the value is not recognized"),
+            Answer::Later => panic!("so few calls are done at once"),
+        });
         let answers = answers.collect();
         assert!(bytes.0.is_empty());
         answers
