@@ -25,7 +25,6 @@ const WINDOW: Duration = Duration::from_secs(1);
 const BURST: u32 = 10;
 const WARM_UP: Duration = Duration::from_secs(15);
 const TIME: Duration = Duration::from_secs(20);
-const CONNECTING: usize = 10;
 
 const ALGORITHMS: [(&str, Algorithm); 2] = [
     ("sliding log", Algorithm::SlidingLog),
@@ -80,7 +79,7 @@ fn rate(departures: &[Instant]) -> f64 {
     let others = departures.len().saturating_sub(LIMIT as usize);
     let spans = departures[others..].iter().zip(departures);
     let spans: Duration = spans.map(|(last, first)| *last - *first).sum();
-    others as f64 * f64::from(LIMIT) / spans.as_secs_f64()
+    others as f64 * f64::from(LIMIT) / spans.as_secs_f64().max(1e-9)
 }
 
 struct Figures {
@@ -104,7 +103,7 @@ async fn run_processes(
     let quota = Quota::new(LIMIT, WINDOW).algorithm(algorithm);
     let mut limiters = Vec::new();
     while limiters.len() < output.count(processes) as usize {
-        let connecting = (0..CONNECTING).map(async |_| -> anyhow::Result<_> {
+        let connecting = (0..10).map(async |_| -> anyhow::Result<_> {
             let store = server.store().await;
             Ok(Limiter::builder().store(store).quota(quota).build()?)
         });

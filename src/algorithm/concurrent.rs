@@ -165,7 +165,7 @@ impl Algorithm for Concurrent {
     }
 }
 
-/// So many processes look for a place that was not released.
+/// The number of processes that look for a place again and again if no nudges arrive.
 const NEXT: usize = 2;
 
 /// How often a process that is not notified looks for a place, if it is one of the next.

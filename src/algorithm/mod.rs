@@ -67,8 +67,10 @@ const LONGEST_SILENCE: u64 = 1_000_000;
 /// A process that waits is nudged if its next request may depart so much earlier than it calls.
 const UNAWARE: u64 = 250_000;
 
-/// The most processes that one call nudges, as a byte of an answer counts them, and when they are overdue.
+/// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
+
+/// A process that was nudged is overdue after so long and two round trips.
 const SOON: u64 = 120_000;
 
 /// The least time in which a request without a place may get one, as far as answers say.
@@ -771,7 +773,6 @@ impl State {
         if released > 0
             && let Some(places) = self.places()
         {
-            free = Units::default();
             free.0[usize::from(places.unit.number)] = places.free();
         }
         taken.next = self.next(&terms, &rest, take, free, is_fair);
@@ -1210,10 +1211,10 @@ impl State {
         (remaining, reset)
     }
 
-    /// The processes to nudge after a call with this rest: the one of the first request, if that can depart much earlier than
-    /// the process calls. If the call has set units free: so many processes that they wait for as many units, and one more,
-    /// without those that cannot use them, or that call in time. With shares or reserves, the order is not known: all. If
-    /// nudges arrive, they count as overdue soon, as one may be dead.
+    /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
+    /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
+    /// call in time. With shares or reserves, the order is not known: all. Otherwise: the process of the first request, if
+    /// that can depart much earlier than the process calls. If nudges arrive, the processes count as overdue soon.
     fn next(
         &mut self,
         terms: &Terms,
@@ -1257,9 +1258,11 @@ impl State {
                 break;
             }
             if is_held_up(cost) {
+                // Its cost in other units is kept for it.
+                ahead += if is_any { Units::default() } else { cost };
                 continue;
             }
-            let is_last = !is_any && free.without(ahead).is_zero();
+            let is_last = free.without(ahead).is_zero();
             // The last one may depart if the process ahead of it is dead.
             let before = if is_last { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
@@ -1268,7 +1271,7 @@ impl State {
                 false => self.full(terms, opens, before, cost).is_some(),
             };
             if !is_later && it.deadline > opens + late {
-                next.push((nth, opens.max(terms.now) + SOON));
+                next.push((nth, opens.max(terms.now) + SOON + 2 * take.round_trip));
             }
             if is_last {
                 break;
@@ -1277,6 +1280,9 @@ impl State {
             if !is_any {
                 ahead += it.demand.units();
             }
+        }
+        if next.is_empty() && is_free {
+            return self.next(terms, rest, take, Units::default(), is_fair);
         }
         let nudged = next.into_iter().map(|(nth, soon)| {
             let it = &mut self.announced[nth];

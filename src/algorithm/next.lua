@@ -1,9 +1,5 @@
--- The processes to nudge; see State::next in mod.rs. A function, as Lua limits the number of local variables.
-(function()
-  local <<free&>> = <<0>>
-  if returned then free& = (returned[&] or 0) > granted& and returned[&] - granted& or 0 end
-  if places.released > 0 then <<free&>> = <<0>> end --places
-  if places.released > 0 then free@place = places.free() end --places
+-- The processes to nudge; see State::next in mod.rs.
+local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
@@ -23,9 +19,10 @@
     place = is_free and place + 16 + bytes % 32768 or at
   end
   local function is_before(one, other)
-    for i = 1, 4 do
-      if one[i] ~= other[i] then return one[i] < other[i] end
-    end
+    if one[1] ~= other[1] then return one[1] < other[1] end
+    if one[2] ~= other[2] then return one[2] < other[2] end
+    if one[3] ~= other[3] then return one[3] < other[3] end
+    return one[4] < other[4]
   end
   table.sort(waiting, is_before)
   local own
@@ -37,14 +34,17 @@
   for _, it in ipairs(waiting) do
     if own and is_before(own, it) or #offered == 255 then break end
     local <<each&>> = common.first_cost(it[6])
-    if not is_held_up(<<each&>>) then
-      local is_last = not is_any and <<free& <= ahead&| and >>
+    if is_held_up(<<each&>>) then
+      -- Its cost in other units is kept for it.
+      ahead& = ahead& + (is_any and 0 or each&)
+    else
+      local is_last = <<free& <= ahead&| and >>
       -- The last one may depart if the process ahead of it is dead.
       local opening = earliest(now, <<is_last and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
       is_later = is_later or not is_free and opening == beyond and places.look(0, each@place, now) --places
       if not is_later and it[5] > opening + late then
-        offered[#offered + 1], is_next[it[4]] = it[4], (opening > now and opening or now) + 120000
+        offered[#offered + 1], is_next[it[4]] = it[4], (opening > now and opening or now) + 120000 + 2 * round_trip
       end
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
@@ -68,4 +68,9 @@
     place = place + 16 + bytes % 32768
   end
   rest = concat(slices) .. sub(rest, from)
-end)()
+end
+local <<free&>> = <<0>>
+if returned then free& = (returned[&] or 0) > granted& and returned[&] - granted& or 0 end
+if places.released > 0 then free@place = places.free() end --places
+nudge(<<free&>>)
+if not offered[1] and (<<free& > 0| or >>) then nudge(<<0>>) end

@@ -13,8 +13,8 @@
 --     share, weight; if there are any, <I4> reserve of each level in millionths; <I7> units moved + 2^32, if there are any;
 --     if a quota limits how many requests are in progress, <I4> places that this process holds
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
--- ARGV[3], ARGV[4]: of a call that releases places, the channel of nudges for all and the key as the limiter has it: processes
---   are nudged at once, each in its channel. A nudge is <I7> the process, and the key
+-- ARGV[3], ARGV[4]: of a call that releases places, the common channel of nudges, and the key as the limiter has it. The script
+--   nudges processes itself, each in the channel ARGV[3]:NUMBER of its limiter. A nudge is <I7> the process, and the key
 -- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
 --   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if processes are to
 --   be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of
@@ -289,8 +289,8 @@ local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 do
--- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its process, and the
--- deadline and the place of the details.
+-- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its
+-- process, and the deadline and the place of the details.
 local front, front_rank, front_arrival = nil, 128
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end

@@ -140,7 +140,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     }
 
     /// Calls this subscriber with each [nudge](Call::nudges) for the [process](Nudge::process) with this number or for all, until
-    /// it returns `false`. Other nudges do no harm. Optional: it makes processes call sooner. Default: never.
+    /// it returns `false`. Other nudges do no harm. The subscriber must not subscribe. Optional: it makes processes call sooner.
+    /// Default: never.
     fn subscribe(&self, _process: u64, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
     /// Returns true if nudges of other processes are likely to arrive. A process that does not call soon after one is passed

@@ -185,7 +185,7 @@ fn answers<'a>(
         if let Answer::Done(taken) = &mut answer
             && wire::releases(&named.call)
         {
-            // The script has sent the nudge.
+            // The script has sent the nudges.
             taken.next.clear();
         }
         let now = *now;

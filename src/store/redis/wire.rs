@@ -76,7 +76,7 @@ pub(super) fn is_single(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a call releases places, so that its script sends the nudge.
+/// Returns true if a call releases places, so that its script sends the nudges.
 pub(super) fn releases(call: &Call) -> bool {
     matches!(&call.operation, Operation::Take(take) if take.holding.releases)
 }

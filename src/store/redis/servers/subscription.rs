@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
-use redis::Value;
 use redis::aio::PubSub;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -28,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A dead connection that was not closed is noticed after both together.
 const SILENCE: Duration = Duration::from_secs(10);
-const PING: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Calls subscribers for each nudge in the common channel or in that of a subscriber, until it is dropped.
 ///
@@ -52,8 +51,10 @@ struct Shared {
 
 struct Subscriber {
     channel: String,
-    nudge: Box<dyn Fn(&Nudge) -> bool + Send + Sync>,
+    nudge: Callback,
 }
+
+type Callback = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 
 impl Subscription {
     pub(crate) fn new(servers: Servers, channel: String) -> Self {
@@ -75,7 +76,7 @@ impl Subscription {
         self.shared.is_live.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, channel: String, nudge: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
+    pub(crate) fn add(&self, channel: String, nudge: Callback) {
         // There is no empty key: this drops subscribers that are gone.
         let nobody = Nudge {
             key: Key::new(""),
@@ -155,27 +156,28 @@ impl Shared {
         let (mut sink, mut messages) = connection.split();
         loop {
             let changed = pin!(self.changed.notified());
-            match timeout(SILENCE, select(messages.next(), changed)).await {
-                Ok(Either::Left((Some(message), _))) => {
+            match timeout(SILENCE, select(changed, messages.next())).await {
+                Ok(Either::Right((Some(message), _))) => {
                     if let Some(nudge) = Nudge::decode(message.get_payload_bytes()) {
                         self.deliver(message.get_channel_name(), &nudge);
                     }
                 }
-                Ok(Either::Left((None, _))) => return,
+                Ok(Either::Right((None, _))) => return,
                 // A subscriber was added or has gone, or it is unknown whether the server is there.
-                Ok(Either::Right(_)) | Err(_) => {
+                Ok(Either::Left(_)) | Err(_) => {
                     let channels = self.channels();
+                    let mut new: Vec<_> = channels.difference(&subscribed).collect();
+                    new.push(&self.channel);
+                    let gone: Vec<_> = subscribed.difference(&channels).collect();
                     let checking = async {
-                        for channel in channels.difference(&subscribed) {
-                            sink.subscribe(channel).await?;
+                        sink.subscribe(new).await?;
+                        match gone.is_empty() {
+                            true => Ok(()),
+                            false => sink.unsubscribe(gone).await,
                         }
-                        for channel in subscribed.difference(&channels) {
-                            sink.unsubscribe(channel).await?;
-                        }
-                        sink.ping::<Value>().await
                     };
-                    match timeout(PING, checking).await {
-                        Ok(Ok(_)) => subscribed = channels,
+                    match timeout(ANSWER, checking).await {
+                        Ok(Ok(())) => subscribed = channels,
                         Ok(Err(_)) | Err(_) => return,
                     }
                 }
