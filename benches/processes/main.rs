@@ -131,8 +131,7 @@ async fn run_processes(
         let before = meter.mark().await?;
         let (begin, first) = (Instant::now(), departures.borrow().len());
         tokio::time::sleep(output.time(TIME)).await;
-        let time = begin.elapsed();
-        let traffic = meter.since(&before).await?;
+        let (time, traffic) = (begin.elapsed(), meter.since(&before).await?);
         anyhow::Ok((time, rate(&departures.borrow()[first..]), traffic))
     };
     let (time, rate, traffic) = tokio::select! {

@@ -201,21 +201,11 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
 #[test]
 fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
     for (quotas, costs, free, nudged) in [
-        ("2/60s", [[1, 0], [1, 0]], [2, 0], &[16, 32, 48][..]),
-        (
-            "99/s + 2/60s unit=tokens",
-            [[1, 1]; 2],
-            [0, 2],
-            &[16, 32, 48],
-        ),
+        ("2/m", [[1, 0]; 2], [2, 0], &[16, 32, 48][..]),
+        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], &[16, 32, 48]),
         // Every second one waits for a unit that is not free.
-        (
-            "1/60s + 2/60s unit=tokens",
-            [[5, 0], [0, 1]],
-            [0, 2],
-            &[32, 64],
-        ),
-        ("1/60s + 2/60s unit=tokens", [[0, 1], [0, 1]], [0, 0], &[16]),
+        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], &[32, 64]),
+        ("1/m + 2/m unit=t", [[0, 1], [0, 1]], [0, 0], &[16]),
     ] {
         let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
         let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();

@@ -88,9 +88,8 @@ impl Lua {
         let value: Value = script.invoke(&mut self.connection).unwrap();
         let (at, mut bytes) = wire::answers(&value).unwrap();
         assert_eq!(at, now);
-        let answers = calls
-            .iter()
-            .map(|_| wire::answer(&mut bytes, policy.counters()));
+        let counters = policy.counters();
+        let answers = calls.iter().map(|_| wire::answer(&mut bytes, counters));
         let answers = answers.map(|answer| match answer.unwrap() {
             Answer::Done(taken) => Some(taken),
             Answer::Shape => None,
