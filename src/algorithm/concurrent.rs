@@ -175,6 +175,6 @@ const LOOK: u64 = 100_000;
 pub(super) fn look(holding: Holding, before: usize, now: u64) -> u64 {
     match !holding.is_notified && before < NEXT {
         true => now + LOOK,
-        false => now + super::LONGEST_SILENCE,
+        false => now + super::next::LONGEST_SILENCE,
     }
 }

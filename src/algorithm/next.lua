@@ -1,4 +1,4 @@
--- The processes to nudge; see State::next in mod.rs.
+-- The processes to nudge; see next.rs.
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip

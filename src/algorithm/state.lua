@@ -1,4 +1,4 @@
--- One operation on the state of each key; see mod.rs, and codec.rs for the value.
+-- One operation on the state of each key; see state.rs, and codec.rs for the value.
 --
 -- KEYS: the values; under strict recovery, one value and the creation mark
 -- ARGV[1]: the head of the calls, as below

@@ -1,0 +1,146 @@
+//! When a waiting process calls next, and which others to nudge.
+
+use std::cmp::Ordering;
+
+use super::{Ahead, Demand, Others, State, Take, Terms, Units, concurrent, level, order};
+
+/// The least time until the next call of a process, and the longest time that a waiting process does not call.
+const SOONEST_CALL: u64 = 2_000;
+pub(super) const LONGEST_SILENCE: u64 = 1_000_000;
+
+/// A process that waits is nudged if its next request may depart so much earlier than it calls.
+const UNAWARE: u64 = 250_000;
+
+/// The most processes that one call nudges: their number is a byte.
+const MOST_NEXT: usize = 255;
+
+/// A process that was nudged is overdue after so long and two round trips.
+const SOON: u64 = 120_000;
+
+impl State {
+    /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
+    /// expected to depart at `last`.
+    pub(super) fn next_call(
+        &self,
+        terms: &Terms,
+        others: &Others<'_>,
+        (granted, rest): (Units, &Demand),
+        take: &Take,
+        last: u64,
+    ) -> u64 {
+        let now = terms.now;
+        let first = rest.oldest();
+        let ahead = others.ahead(first, granted, Ahead::All);
+        let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
+        let opening = opens(ahead);
+        let early = |at: u64| at.saturating_sub(take.horizon / 2);
+        let by_process = others.by_process(first);
+        let mut silence = (last - now) / 4;
+        if !take.holding.is_notified {
+            // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
+            let each = by_process.values().copied();
+            let most = each.fold(Units::default(), |most, units| most.zip(units, u64::max));
+            let without_one = early(opens(ahead.without(most)));
+            silence = silence.min(without_one.saturating_sub(now));
+        }
+        let silence = LONGEST_SILENCE.max(silence);
+        let call = match self.full(terms, opening, ahead, rest.units_of(1)) {
+            Some(places) => {
+                let look = concurrent::look(take.holding, others.before(first), now);
+                places.first_end().map_or(look, |end| look.min(end))
+            }
+            None => early(opening),
+        };
+        // If a process ahead has crashed, its capacity is free at its deadline, or when it opens.
+        let watched = others.watched(first);
+        let watched = watched.map(|(at, process)| {
+            let units = by_process.get(&process).copied().unwrap_or_default();
+            at.max(opens(ahead.without(units)))
+        });
+        let call = call.min(now + silence).min(watched.min().unwrap_or(call));
+        call.max(now + SOONEST_CALL)
+    }
+
+    /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
+    /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
+    /// call in time. With shares or reserves, the order is not known: all. Otherwise: the process of the first request, if
+    /// that can depart much earlier than the process calls. If nudges arrive, the processes count as overdue soon.
+    pub(super) fn next(
+        &mut self,
+        terms: &Terms,
+        rest: &Demand,
+        take: &Take,
+        free: Units,
+        is_fair: bool,
+    ) -> Vec<u64> {
+        let is_free = !free.is_zero();
+        let (is_any, late) = match is_free {
+            true => (is_fair, 0),
+            false => (false, UNAWARE + 2 * take.round_trip),
+        };
+        let order = |process, flow, demand: &Demand| {
+            let lead = if is_fair {
+                order::lead(&self.tags, process, flow)
+            } else {
+                0.0
+            };
+            (level(process), lead, demand.oldest(), process)
+        };
+        // By a unit that was not set free.
+        let is_held_up = |cost: Units| {
+            let elsewhere = cost.zip(free, |cost, free| if free > 0 { 0 } else { cost });
+            let opens = || self.earliest(terms, terms.now, Units::default(), elsewhere);
+            is_free && !elsewhere.is_zero() && opens() >= terms.beyond()
+        };
+        let announced = self.announced.iter().enumerate();
+        let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && terms.now <= it.deadline);
+        let mut waiting: Vec<_> = waiting
+            .map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth))
+            .collect();
+        waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        let is_own = !rest.is_empty() && !is_any && !is_held_up(rest.first_cost());
+        let own = is_own.then(|| order(take.process, take.flow.id, rest));
+        let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
+        for (order, nth) in waiting {
+            let it = &self.announced[nth];
+            let cost = it.demand.first_cost();
+            if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
+                break;
+            }
+            if is_held_up(cost) {
+                // Its cost in other units is kept for it.
+                ahead += if is_any { Units::default() } else { cost };
+                continue;
+            }
+            let is_last = free.without(ahead).is_zero();
+            // The last one may depart if the process ahead of it is dead.
+            let before = if is_last { previous } else { ahead };
+            let opens = self.earliest(terms, terms.now, before, cost);
+            let is_later = match is_free {
+                true => opens >= terms.beyond(),
+                false => self.full(terms, opens, before, cost).is_some(),
+            };
+            if !is_later && it.deadline > opens + late {
+                next.push((nth, opens.max(terms.now) + SOON + 2 * take.round_trip));
+            }
+            if is_last {
+                break;
+            }
+            previous = ahead;
+            if !is_any {
+                ahead += it.demand.units();
+            }
+        }
+        if next.is_empty() && is_free {
+            return self.next(terms, rest, take, Units::default(), is_fair);
+        }
+        let nudged = next.into_iter().map(|(nth, soon)| {
+            let it = &mut self.announced[nth];
+            if take.holding.is_notified {
+                it.deadline = it.deadline.min(soon);
+            }
+            it.process
+        });
+        nudged.collect()
+    }
+}

@@ -1,0 +1,654 @@
+//! The state of one key: [`State`].
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
+
+use super::{
+    Ahead, Algorithm as _, Announcement, Attempt, Command, Concurrent, Costs, Counter, Demand,
+    Grant, Known, LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken,
+    Terms, Units, are_alike,
+};
+use crate::quota::{MOST_UNITS, units_of};
+
+/// The most times at which one call grants departures.
+const MOST_GRANTS: usize = 256;
+
+/// The most times that joint quotas are asked in turn until all agree.
+const MOST_ROUNDS: usize = 64;
+
+/// The most counters of former quotas that a state keeps.
+const MOST_FORMER: usize = 8;
+
+/// How long the last command is remembered, so that answers to older requests are ignored.
+const REMEMBERED: u64 = 60_000_000;
+
+/// All that a store keeps for one key and policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) counters: SmallVec<[Counter; 1]>,
+    /// The counters of former quotas. Processes that still have these quotas go on with them, also if their calls and
+    /// those under the new quotas take turns.
+    pub(crate) former: Vec<Counter>,
+    pub(crate) announced: Vec<Announcement>,
+    pub(crate) tags: Vec<Tag>,
+    pub(crate) hold: Option<Box<Hold>>,
+    pub(crate) life: Option<Box<Life>>,
+}
+
+/// The effect of past commands on a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) paused_until: u64,
+    /// For each unit, at most how much departs, and until when.
+    pub(crate) allowed: [(u32, u64); MOST_UNITS],
+    /// When the last pause, resume or reset was applied.
+    pub(crate) commanded: u64,
+}
+
+impl Hold {
+    fn expires(&self) -> u64 {
+        let allowed = self.allowed.iter().map(|&(_, until)| until).max();
+        let ends = self.paused_until.max(allowed.unwrap_or(0));
+        ends.max(self.commanded + REMEMBERED)
+    }
+}
+
+/// The part of the state by which strict recovery finds a loss.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// When this state began. It begins again after a loss.
+    pub(crate) generation: u64,
+    /// How often this generation was written.
+    pub(crate) version: u64,
+    /// When it was written last.
+    pub(crate) written: u64,
+    /// The server that wrote it.
+    pub(crate) server: u64,
+    /// Nothing departs until then, as departures may have been lost.
+    pub(crate) quarantined_until: u64,
+    /// It is kept until then, though departures were returned: processes that saw it expect it.
+    pub(crate) kept_until: u64,
+}
+
+impl State {
+    /// A state under these quotas in which nothing was recorded.
+    pub(crate) fn new(quotas: &[Counter]) -> Self {
+        Self {
+            counters: quotas.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
+    /// window, else with the next longer one, else with the longest, or starts from zero. Counters of other windows and
+    /// algorithms are kept for processes that still have the former quotas.
+    pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
+        if are_alike(&self.counters, quotas) {
+            for (counter, quota) in self.counters.iter_mut().zip(quotas) {
+                counter.continue_as(quota);
+            }
+            return;
+        }
+        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit().name));
+        let has_other_units = units(&self.counters) != units(quotas);
+        let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
+        old.append(&mut self.former);
+        let mut is_former = vec![true; old.len()];
+        let continued = quotas.iter().map(|quota| {
+            let all = old.iter().zip(0..).filter_map(|(counter, place)| {
+                let (mut counter, span) = (counter.clone(), counter.span());
+                let distance = (span < quota.span(), span.abs_diff(quota.span()), place);
+                counter.continue_as(quota).then_some((distance, counter))
+            });
+            let nearest = all.min_by_key(|(distance, _)| *distance);
+            nearest.map_or_else(
+                || quota.clone(),
+                |((.., place), counter)| {
+                    is_former[place] &= old[place].span() != counter.span();
+                    counter
+                },
+            )
+        });
+        self.counters = continued.collect();
+        // Not all of these counters have recorded what could be taken back.
+        self.announced.iter_mut().for_each(|it| it.granted.clear());
+        if has_other_units {
+            // The units have other numbers: processes announce their demand again.
+            self.announced
+                .iter_mut()
+                .for_each(|it| it.demand = Demand::default());
+            self.tags.clear();
+            self.hold
+                .iter_mut()
+                .for_each(|hold| hold.allowed = Default::default());
+        }
+        let former = old.into_iter().zip(is_former);
+        self.former = former
+            .filter_map(|(counter, is)| is.then_some(counter))
+            .collect();
+        // If there are too many, those that expire first are dropped.
+        self.former.sort_by_key(|it| Reverse(it.expires()));
+        self.former.truncate(MOST_FORMER);
+    }
+
+    /// Grants departures and keeps the rest of the demand.
+    pub(crate) fn take(&mut self, buffer: u64, take: &Take, now: u64) -> Taken {
+        if take.mode == Mode::Peek {
+            return self.peek(buffer, take, now);
+        }
+        self.drop_expired(now);
+        let is_outdated = |it: &Concurrent| it.is_outdated(take.process, take.number);
+        if self.places().is_some_and(is_outdated) {
+            return Taken {
+                is_outdated: true,
+                ..Taken::default()
+            };
+        }
+        let corrections = &take.corrections;
+        let mut corrected = corrections.moved + corrections.charged();
+        // The announcement of this process, if it holds grants alone.
+        let mut idle = None;
+        let mut before = self.announced.iter();
+        if let Some(place) = before.position(|it| it.process == take.process) {
+            if take.number != 0 && self.announced[place].number >= take.number {
+                return Taken {
+                    is_outdated: true,
+                    ..Taken::default()
+                };
+            }
+            let last = self.announced.swap_remove(place);
+            if corrections.is_empty() {
+                idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
+            } else if corrections.lost != 0 && last.number >= corrections.lost {
+                for granted in last.granted {
+                    corrected -= granted.units.total();
+                    for (unit, units) in granted.units.each() {
+                        self.settle(&Settlement {
+                            recorded: granted.recorded,
+                            unit,
+                            difference: -i64::from(units),
+                        });
+                    }
+                }
+            }
+        }
+        let settlements = corrections.settlements.iter();
+        settlements.for_each(|it| self.settle(it));
+        let places = self.places_mut();
+        let released = places.map_or(0, |it| {
+            it.report(take.process, take.number, take.holding.units, now)
+        });
+        let terms = take.terms(buffer, now);
+        let until = now + take.horizon;
+        let announced = std::mem::take(&mut self.announced);
+        let others = self.others(&announced, &terms, take);
+        let requests = self.share(&terms, &others, &take.demand, until);
+        let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
+        let units: Units = granted.iter().map(|it| Units::from(it.units)).sum();
+        let mut taken = self.answer(&terms, &others, take, units);
+        taken.grants = grants;
+        taken.overtakes = Others::can_be_overtaken(&announced, take, now);
+        let rest = match take.mode {
+            Mode::Wait => take.demand.without(units),
+            Mode::Try | Mode::Peek => Demand::default(),
+        };
+        if !rest.is_empty() {
+            let last = taken.expected.last().copied().unwrap_or(now);
+            let behind = (units, &rest);
+            taken.next_call = self.next_call(&terms, &others, behind, take, last);
+        }
+        let all = units.total() as f64;
+        self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
+        let is_fair = others.are_fair();
+        drop(others);
+        self.announced = announced;
+        let mut free = corrections.returned().without(units);
+        if released > 0
+            && let Some(places) = self.places()
+        {
+            free.0[usize::from(places.unit.number)] = places.free();
+        }
+        taken.next = self.next(&terms, &rest, take, free, is_fair);
+        let can_be_lost = take.number != 0 && !granted.is_empty();
+        // An earlier call that arrives late must not take places again, or departures for requests that are gone.
+        let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
+        if can_be_lost || may_be_late || !rest.is_empty() {
+            self.announced.push(Announcement {
+                process: take.process,
+                flow: take.flow.id,
+                number: take.number,
+                deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
+                demand: rest,
+                granted: if can_be_lost {
+                    granted
+                } else {
+                    SmallVec::new()
+                },
+            });
+        } else {
+            // A call that changes nothing leaves the grants that may be taken back.
+            self.announced.extend(idle);
+        }
+        self.places_mut().map(Concurrent::end_call);
+        self.written(now);
+        taken.known = self.life.as_ref().map(|life| Known {
+            generation: life.generation,
+            version: life.version,
+        });
+        taken
+    }
+
+    /// The places of requests in progress, if a quota limits how many there are.
+    fn places(&self) -> Option<&Concurrent> {
+        self.counters.iter().find_map(|counter| match counter {
+            Counter::Concurrent(it) => Some(it),
+            _ => None,
+        })
+    }
+
+    fn places_mut(&mut self) -> Option<&mut Concurrent> {
+        self.counters.iter_mut().find_map(|counter| match counter {
+            Counter::Concurrent(it) => Some(it),
+            _ => None,
+        })
+    }
+
+    /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
+    /// recovery, in a third of the time. `None` if other processes have called.
+    #[inline]
+    pub(crate) fn try_one(&mut self, hold: u64, cost: Costs, now: u64) -> Option<Attempt> {
+        if !self.announced.is_empty() || !self.former.is_empty() {
+            self.drop_expired(now);
+            if !self.announced.is_empty() {
+                return None;
+            }
+        }
+        let terms = Terms {
+            now,
+            round_trip: 0,
+            hold,
+            horizon: 0,
+        };
+        let counters = self.counters.iter_mut();
+        let mut earliest = counters.fold(now, |at, it| at.max(it.earliest_now(&cost, &terms)));
+        if earliest > now || self.hold.is_some() || self.life.is_some() {
+            earliest = self.earliest(&terms, now, Units::default(), cost.into());
+        }
+        let recorded = (earliest == now).then(|| terms.recorded(now));
+        if let Some(recorded) = recorded {
+            self.record(now, recorded, cost);
+        }
+        let (remaining, reset) = self.left(&terms);
+        Some(Attempt {
+            recorded,
+            earliest,
+            remaining,
+            reset,
+        })
+    }
+
+    /// Begins a new generation, in quarantine, if departures may have been lost.
+    pub(crate) fn verify(&mut self, buffer: u64, take: &Take, origin: Origin, now: u64) {
+        let Some(strict) = &take.strict else {
+            return;
+        };
+        let quarantine = || take.quarantine(&self.counters, buffer);
+        let since = match &mut self.life {
+            None if strict.known.is_none() && !strict.clock_was_set => origin.since,
+            Some(life) if !strict.clock_was_set => {
+                let seen = strict.known.map(|known| (known.generation, known.version));
+                let is_older = seen.is_some_and(|seen| seen > (life.generation, life.version));
+                if !is_older && life.server == origin.server && life.written <= now {
+                    // The process that began this generation may not have known of the loss, or of a longer window.
+                    if strict
+                        .known
+                        .is_some_and(|it| it.generation < life.generation)
+                    {
+                        let until = life.generation + quarantine();
+                        life.quarantined_until = life.quarantined_until.max(until);
+                    }
+                    return;
+                }
+                now
+            }
+            _ => now,
+        };
+        let until = since + quarantine();
+        self.clear();
+        self.life = Some(Box::new(Life {
+            generation: now,
+            server: origin.server,
+            quarantined_until: if until > now { until } else { 0 },
+            ..Life::default()
+        }));
+    }
+
+    /// Counts a write.
+    fn written(&mut self, now: u64) {
+        if let Some(life) = &mut self.life {
+            life.version += 1;
+            life.written = now;
+        }
+    }
+
+    fn quarantined_until(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.quarantined_until)
+    }
+
+    fn peek(&self, buffer: u64, take: &Take, now: u64) -> Taken {
+        let mut copy = self.clone();
+        copy.drop_expired(now);
+        copy.announced.retain(|it| it.process != take.process);
+        let settlements = take.corrections.settlements.iter();
+        settlements.for_each(|it| copy.settle(it));
+        let terms = take.terms(buffer, now);
+        let others = copy.others(&copy.announced, &terms, take);
+        copy.answer(&terms, &others, take, Units::default())
+    }
+
+    /// Forgets all departures, also those that could be taken back.
+    fn clear(&mut self) {
+        self.counters.iter_mut().for_each(|it| it.clear());
+        self.former.clear();
+        self.announced.iter_mut().for_each(|it| it.granted.clear());
+    }
+
+    /// Corrects a past departure.
+    pub(super) fn settle(&mut self, settlement: &Settlement) {
+        let counters = self.counters.iter_mut();
+        let counters = counters.filter(|it| it.nth() == settlement.unit);
+        counters.for_each(|it| it.settle(settlement));
+    }
+
+    /// Applies a command.
+    pub(crate) fn control(&mut self, command: Command, now: u64) -> Taken {
+        self.drop_expired(now);
+        let mut hold = self.hold.as_deref().copied().unwrap_or_default();
+        match command {
+            Command::Pause { evidence, .. } | Command::Allow { evidence, .. }
+                if evidence < hold.commanded =>
+            {
+                return self.summary(now);
+            }
+            Command::Pause { span, .. } => {
+                hold.paused_until = hold.paused_until.max(now + span.min(LONGEST_SPAN));
+            }
+            Command::Allow {
+                unit, units, span, ..
+            } => {
+                let (allowed, until) = hold.allowed[unit];
+                if now >= until || units < allowed {
+                    hold.allowed[unit] = (units, now + span.min(LONGEST_SPAN));
+                }
+            }
+            Command::Resume => hold = Hold::default(),
+            Command::Reset => {
+                hold = Hold::default();
+                self.clear();
+                self.tags.clear();
+                if let Some(life) = &mut self.life {
+                    life.quarantined_until = 0;
+                }
+            }
+        }
+        if !matches!(command, Command::Allow { .. }) {
+            hold.commanded = now;
+        }
+        self.hold = Some(Box::new(hold));
+        self.written(now);
+        let answer = self.summary(now);
+        self.places_mut().map(Concurrent::end_call);
+        answer
+    }
+
+    /// The answer where no departures are asked for.
+    fn summary(&self, now: u64) -> Taken {
+        let terms = Take::default().terms(0, now);
+        self.answer(
+            &terms,
+            &Others::default(),
+            &Take::default(),
+            Units::default(),
+        )
+    }
+
+    /// Nothing departs until then.
+    fn held_until(&self) -> u64 {
+        self.paused_until().max(self.quarantined_until())
+    }
+
+    /// The end of the pause; 0 if there is none.
+    pub(crate) fn paused_until(&self) -> u64 {
+        self.hold.as_ref().map_or(0, |hold| hold.paused_until)
+    }
+
+    /// The time at which the state is as good as none.
+    pub(crate) fn expires(&self) -> u64 {
+        let counters = self.counters.iter().chain(&self.former);
+        let counters = counters.map(|counter| counter.expires());
+        let announced = self.announced.iter().map(Announcement::expires);
+        let hold = self.hold.iter().map(|hold| hold.expires());
+        let life = self.life.iter();
+        let life = life.map(|life| life.quarantined_until.max(life.kept_until));
+        let rest = announced.chain(hold).chain(life);
+        counters.chain(rest).max().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn drop_expired(&mut self, now: u64) {
+        self.counters.iter_mut().for_each(|it| it.drop_expired(now));
+        if !self.former.is_empty() && self.former.iter().all(|it| it.expires() <= now) {
+            self.former.clear();
+        }
+        if !self.announced.is_empty() {
+            self.announced.retain(|it| now < it.expires());
+        }
+    }
+
+    /// The processes that may be ahead of this one. If the next request of one cannot depart within the horizon because of a
+    /// unit in which this demand costs nothing, only that request is ahead: what it needs of other units is kept for it.
+    fn others<'a>(&self, announced: &'a [Announcement], terms: &Terms, take: &Take) -> Others<'a> {
+        let until = terms.now + take.horizon;
+        let until = until.max(self.held_until());
+        let mine = take.demand.units();
+        let is_held_up = |other: &&Announcement| {
+            let elsewhere = other.demand.first_cost();
+            let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
+            let waits = !other.demand.is_empty() && !elsewhere.is_zero();
+            waits && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
+        };
+        let announced = announced.iter().map(|other| match is_held_up(&other) {
+            true => Cow::Owned(other.only_first()),
+            false => Cow::Borrowed(other),
+        });
+        Others::new(announced, &self.tags, take, terms.now)
+    }
+
+    /// How many of the first requests may depart until then, after all that arrived before them.
+    fn share(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
+        if others.are_none() {
+            return demand.requests();
+        }
+        let (mut most, mut too_many) = (0, demand.requests() + 1);
+        while most + 1 < too_many {
+            let middle = (most + too_many) / 2;
+            let (before, units) = (demand.units_of(middle - 1), demand.units_of(middle));
+            let arrival = demand.arrival_of(units);
+            // Behind those before it, it needs room in each of their units.
+            let cost = (units - before).zip(units.at_most_one(), u64::max);
+            let own = units - cost;
+            let departs = |ahead| self.earliest(terms, terms.now, ahead + own, cost);
+            let others = |which| others.ahead(arrival, own, which);
+            let is_due = departs(others(Ahead::Until(until))) <= until
+                || departs(others(Ahead::OnTime)) == terms.now;
+            if is_due {
+                most = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        most
+    }
+
+    /// Grants the first of so many requests that may depart until then; and the units of each grant.
+    fn grant(
+        &mut self,
+        terms: &Terms,
+        demand: &Demand,
+        requests: u64,
+        until: u64,
+    ) -> (SmallVec<[Grant; 1]>, SmallVec<[Recorded; 1]>) {
+        let (mut grants, mut granted) = (SmallVec::new(), SmallVec::new());
+        let mut count = 0;
+        let mut at = terms.now;
+        while count < requests && grants.len() < MOST_GRANTS {
+            let cost = demand.units_of(count + 1) - demand.units_of(count);
+            at = self.earliest(terms, at, Units::default(), cost);
+            if at > until {
+                break;
+            }
+            let cost = cost.as_costs();
+            let together = match requests - count {
+                left if demand.cost.is_zero() || left == 1 => 1,
+                left => self.fits_at(terms, at, cost).min(left),
+            };
+            let (recorded, requests) = (terms.recorded(at), together as u32);
+            let units = cost * requests;
+            self.record(at, recorded, units);
+            grants.push(Grant {
+                at,
+                recorded,
+                requests,
+            });
+            granted.push(Recorded { recorded, units });
+            count += together;
+        }
+        (grants, granted)
+    }
+
+    /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
+    pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
+        let mut at = from.max(self.held_until());
+        for _ in 0..MOST_ROUNDS {
+            let mut next = at;
+            for counter in &self.counters {
+                let (ahead, cost) = (ahead.0[counter.nth()], cost.0[counter.nth()]);
+                if cost > 0 {
+                    next = next.max(counter.earliest(at, ahead, cost, terms));
+                }
+            }
+            if let Some(hold) = &self.hold {
+                for (nth, &(allowed, until)) in hold.allowed.iter().enumerate() {
+                    if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
+                        next = next.max(until);
+                    }
+                }
+            }
+            if next == at || !ahead.is_zero() {
+                return next;
+            }
+            at = next;
+        }
+        at + LONGEST_SPAN
+    }
+
+    /// The places, if a request waits for one alone, which is expected to depart then.
+    pub(super) fn full(
+        &self,
+        terms: &Terms,
+        departs: u64,
+        ahead: Units,
+        cost: Units,
+    ) -> Option<&Concurrent> {
+        let places = self.places().filter(|_| departs == terms.beyond())?;
+        let unit = usize::from(places.unit.number);
+        places
+            .is_full(ahead.0[unit], cost.0[unit])
+            .then_some(places)
+    }
+
+    /// How many requests of this cost may depart together at `at`, where one may.
+    fn fits_at(&self, terms: &Terms, at: u64, cost: Costs) -> u64 {
+        let mut fits = u64::MAX;
+        for counter in &self.counters {
+            let cost = cost.0[counter.nth()];
+            if cost > 0 {
+                fits = fits.min(counter.fits(at, cost, terms));
+            }
+        }
+        if let Some(hold) = &self.hold {
+            for (nth, cost) in cost.each() {
+                let (allowed, until) = hold.allowed[nth];
+                if at < until {
+                    fits = fits.min(u64::from(allowed / cost));
+                }
+            }
+        }
+        fits
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, at: u64, recorded: u64, units: Costs) {
+        let counters = self.counters.iter_mut();
+        counters.for_each(|it| it.record(at, recorded, &units));
+        if let Some(hold) = &mut self.hold {
+            for (nth, units) in units.each() {
+                let (allowed, until) = &mut hold.allowed[nth];
+                if at < *until {
+                    *allowed -= units;
+                }
+            }
+        }
+    }
+
+    /// The answer but for grants and the next call, after so many units were granted.
+    fn answer(&self, terms: &Terms, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
+        let expected = take.demand.points_from(granted).map(|(point, cost)| {
+            let own = point.units - cost;
+            let ahead = others.ahead(point.arrival, own, Ahead::All) + own - granted;
+            let departs = self.earliest(terms, terms.now, ahead, cost);
+            // A request that waits for a place may get one at once.
+            match take.mode == Mode::Wait && self.full(terms, departs, ahead, cost).is_some() {
+                true => terms.now,
+                false => departs,
+            }
+        });
+        let expected = expected.collect();
+        let (remaining, reset) = self.left(terms);
+        Taken {
+            remaining,
+            reset,
+            expected,
+            paused_until: self.paused_until(),
+            quarantined_until: self.quarantined_until(),
+            occupancy: self.places().map(Concurrent::occupancy).unwrap_or_default(),
+            ..Taken::default()
+        }
+    }
+
+    /// How much of each unit may depart now, and when all units are available again.
+    #[inline(always)]
+    fn left(&self, terms: &Terms) -> (Costs, u64) {
+        let (mut remaining, mut reset) = ([None::<u32>; MOST_UNITS], 0);
+        for counter in &self.counters {
+            let (nth, units, resets) = counter.left(terms);
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            remaining[nth] = Some(remaining[nth].map_or(units, |least| least.min(units)));
+            reset = reset.max(resets);
+        }
+        let mut remaining = Costs(remaining.map(Option::unwrap_or_default));
+        if terms.now < self.held_until() {
+            remaining = Costs::default();
+        }
+        if let Some(hold) = &self.hold {
+            for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&hold.allowed) {
+                if terms.now < until {
+                    *left = (*left).min(allowed);
+                }
+            }
+        }
+        (remaining, reset)
+    }
+}
