@@ -93,8 +93,7 @@ async fn permits(server: &RedisServer, output: &mut Output) -> anyhow::Result<()
     Ok(())
 }
 
-/// Runs this many callers. Each kind of limiter has its own future, because moving the larger one would cost as much
-/// as a permit.
+/// Runs this many callers. Each kind of limiter has its own future, as moving the larger one costs as much as a permit.
 async fn acquire(
     contestant: &Contestant,
     key: Key,

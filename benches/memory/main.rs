@@ -5,8 +5,7 @@
 //! | users | many users with a quota of 2 per 30 s, after two requests of each |
 //! | logs | full logs of 1,000 and 10,000 requests |
 //!
-//! A limiter creates its state on a separate `redis-server`. Memory is the length of the values, and the `MEMORY USAGE` of
-//! the keys.
+//! A limiter creates its state on its own `redis-server`. Memory is the length of the values, and their `MEMORY USAGE`.
 
 use std::time::{Duration, Instant};
 

@@ -45,8 +45,7 @@ struct Waiting {
     run: Run,
 }
 
-/// For a limiter, the limit is spent first, so that no task departs before the end of the window and the guard, `span`
-/// each.
+/// For a limiter, the limit is spent first, so that no task departs before the window and the guard, `span` each, end.
 pub(crate) fn run(
     kind: Kind,
     waiters: u32,

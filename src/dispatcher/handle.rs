@@ -1,10 +1,8 @@
 //! A policy and the queues of its keys: [`Handle`].
 
 use std::fmt;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -12,8 +10,9 @@ use hashbrown::hash_map::EntryRef;
 use quick_cache::sync::Cache;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use super::key_queue::{KeyQueue, Waiting};
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{Dispatcher, Held};
 use crate::algorithm::{
@@ -28,8 +27,7 @@ use crate::key::{Key, NoKey, NoKeyCause};
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
-use crate::queue::{CounterSet, Queue, Refusal, Standing, Step, Turn, Woken};
-use crate::snapshot::{Remaining, until};
+use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn, Woken};
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 use crate::telemetry::{self, Outcome, Settings, Telemetry};
 
@@ -53,7 +51,7 @@ pub(crate) struct Handle {
     queues: Mutex<HashMap<Key, Lanes>>,
     /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
-    levels: AtomicUsize,
+    pub(super) levels: AtomicUsize,
     /// The last place that was given to a request that waits; changed while the queues are locked.
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
@@ -75,22 +73,6 @@ pub(crate) struct Current {
 /// others for a unit in which it costs nothing.
 type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 
-/// A queue of one key.
-pub(super) struct KeyQueue {
-    pub(super) handle: Arc<Handle>,
-    pub(super) key: Key,
-    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`].
-    pub(super) lane: u64,
-    /// The number of the share.
-    flow: u64,
-    /// The weight of the share, as the latest request has it; 0 before the first one.
-    weight: AtomicU32,
-    pub(super) serial: u64,
-    queue: Mutex<Queue>,
-    /// When the dispatcher is to call for it.
-    scheduled: Mutex<Option<Instant>>,
-}
-
 /// A request may depart.
 #[derive(Debug)]
 pub(crate) struct Granted {
@@ -109,10 +91,10 @@ pub(crate) struct Granted {
 pub(crate) struct Position {
     /// Requests of the same lane with lower numbers are ahead of it; 0 if it was in no queue. It is the time of the
     /// arrival, in nanoseconds, or a little more.
-    number: u64,
+    pub(super) number: u64,
     /// The level of its priority, and its share.
-    level: u64,
-    flow: u64,
+    pub(super) level: u64,
+    pub(super) flow: u64,
     pub(crate) arrival: Instant,
 }
 
@@ -365,12 +347,7 @@ impl Handle {
         if let Some(overtaken) = overtaken {
             overtaken.update(|_, _| {});
         }
-        Ok(Waiting {
-            queue,
-            number: place.number,
-            arrival: place.arrival,
-            timer: None,
-        })
+        Ok(Waiting::new(queue, place.number, place.arrival))
     }
 
     /// The place of a request that had a permit, and waits once more.
@@ -411,16 +388,7 @@ impl Handle {
         let (is_first, current) = (lanes.is_empty(), self.load());
         let mut new = Queue::default();
         current.count(&mut new, &mut Woken::new());
-        let queue = Arc::new(KeyQueue {
-            handle: self.clone(),
-            key: key.clone(),
-            lane,
-            flow,
-            weight: AtomicU32::new(0),
-            serial: self.dispatcher.next_number(),
-            queue: Mutex::new(new),
-            scheduled: Mutex::default(),
-        });
+        let queue = KeyQueue::new(self, key, lane, flow, new);
         lanes.push(queue.clone());
         self.levels.fetch_add(queue.is_ranked(), Ordering::Relaxed);
         if is_first {
@@ -583,7 +551,7 @@ impl Handle {
             .into_iter()
             .try_for_each(|answer| answer.map(drop))?;
         let round_trip = self.guard.round_trip();
-        let horizon = super::horizon(round_trip.as_micros() as u64);
+        let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);
         for queue in self.lanes(key) {
             queue.update(|queue, _| queue.pause_known(known));
@@ -652,7 +620,7 @@ impl Handle {
     }
 
     /// The queues of a key.
-    fn lanes(&self, key: &Key) -> Lanes {
+    pub(super) fn lanes(&self, key: &Key) -> Lanes {
         self.queues.lock().get(key).cloned().unwrap_or_default()
     }
 
@@ -671,7 +639,7 @@ impl Handle {
     }
 
     /// A key, or any of them, may have become available.
-    fn forget_denials(&self, key: Option<&Key>) {
+    pub(super) fn forget_denials(&self, key: Option<&Key>) {
         if let Some(denials) = &self.denials {
             denials.forget(key);
         }
@@ -805,188 +773,6 @@ impl Current {
     /// Has a queue count by the policy.
     pub(super) fn count(&self, queue: &mut Queue, woken: &mut Woken) {
         queue.count_by(&self.policy, self.counters, woken);
-    }
-}
-
-impl KeyQueue {
-    /// The share of its requests.
-    pub(super) fn flow(&self) -> Flow {
-        match self.flow {
-            id if id == Flow::default().id => Flow::default(),
-            id => Flow {
-                id,
-                weight: self.weight.load(Ordering::Relaxed),
-            },
-        }
-    }
-
-    /// The place of one of its requests.
-    fn place(&self, number: u64, arrival: Instant) -> Position {
-        Position {
-            number,
-            level: level(self.lane),
-            flow: self.flow,
-            arrival,
-        }
-    }
-
-    /// 1 if its requests have another priority than the default, else 0.
-    fn is_ranked(&self) -> usize {
-        usize::from(level(self.lane) != Priority::default().level())
-    }
-
-    /// Its requests took over departures from another share. Requests without a share are charged nothing.
-    fn took_over(&self, units: i64) {
-        if self.flow != Flow::default().id {
-            self.lock().took_over(units);
-        }
-    }
-
-    /// The level and the share of its requests.
-    pub(super) fn rank(&self) -> (u64, u64) {
-        (level(self.lane), self.flow)
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock()
-    }
-
-    /// Counts a departure if requests of a higher level wait in this process, unless its level has a reserve.
-    fn note_inversion(&self) {
-        if self.handle.levels.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let lanes = self.handle.lanes(&self.key);
-        let mine = level(self.lane);
-        let is_reserved = self.handle.load().policy.reserves()[mine as usize] > 0;
-        let waits = |it: &Arc<Self>| level(it.lane) < mine && it.lock().len() > 0;
-        if !is_reserved && lanes.iter().any(waits) {
-            self.handle.load().telemetry.inverted();
-        }
-    }
-
-    /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
-    pub(crate) fn update<T>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Queue, &mut Woken) -> T,
-    ) -> T {
-        let mut woken = Woken::new();
-        let (result, due, is_idle) = {
-            let mut queue = self.queue.lock();
-            let result = change(&mut queue, &mut woken);
-            (result, queue.due(), queue.is_idle())
-        };
-        self.reschedule(due);
-        super::wake(woken);
-        if is_idle {
-            self.handle.drop_idle(&self.key);
-        }
-        result
-    }
-
-    /// Has the dispatcher look at the queue by then, if it does not do so yet.
-    fn reschedule(self: &Arc<Self>, due: Option<Instant>) {
-        let is_new = due != *self.scheduled.lock();
-        if is_new {
-            self.handle.dispatcher.touch(self);
-        }
-    }
-
-    /// A request was polled too late for its turn, which had ended at `until`.
-    pub(super) fn missed(&self, guard: Duration, until: Instant, now: Instant) {
-        let (handle, late) = (&self.handle, now - until);
-        handle.guard.forfeited(guard, late, now);
-        let telemetry = &handle.load().telemetry;
-        telemetry.missed(&self.key, late, handle.guard.current());
-    }
-
-    /// Sets when the dispatcher is to call, and returns when it was to call before.
-    pub(crate) fn scheduled(&self, at: Option<Instant>) -> Option<Instant> {
-        std::mem::replace(&mut self.scheduled.lock(), at)
-    }
-}
-
-/// A request in its queue. It leaves the queue when it is dropped.
-pub(crate) struct Waiting {
-    queue: Arc<KeyQueue>,
-    /// Its place in the queue; 0 once it has left.
-    number: u64,
-    pub(crate) arrival: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl Waiting {
-    pub(crate) fn key(&self) -> &Key {
-        &self.queue.key
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.queue.handle
-    }
-
-    /// False once it has left the queue.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.number > 0
-    }
-}
-
-impl Future for Waiting {
-    type Output = Result<Granted, Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let number = this.number;
-        let queue = &this.queue;
-        let dispatcher = &queue.handle.dispatcher;
-        loop {
-            let now = Instant::now();
-            let step = queue.update(|queue, woken| queue.poll(number, now, cx.waker(), woken));
-            match step {
-                Step::Depart(turn, standing) => {
-                    this.number = 0;
-                    queue.handle.guard.departed(now);
-                    queue.note_inversion();
-                    let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
-                    let remaining = Remaining::new(standing.units, standing.remaining);
-                    return Poll::Ready(Ok(Granted {
-                        turn,
-                        remaining: remaining.among(turn.counters.units),
-                        reset: until(standing.reset, turn.from).as_micros() as u64,
-                        place: queue.place(number, this.arrival),
-                        held,
-                    }));
-                }
-                Step::Fail(refusal) => {
-                    this.number = 0;
-                    return Poll::Ready(Err(refusal));
-                }
-                Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
-                Step::Wait(None) => {
-                    dispatcher.ensure_task();
-                    return Poll::Pending;
-                }
-                Step::Wait(Some(until)) => {
-                    dispatcher.ensure_task();
-                    // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
-                    let timer = this.timer.insert(Box::pin(sleep_until(until)));
-                    if timer.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if self.is_waiting() {
-            let now = Instant::now();
-            let queue = &self.queue;
-            if queue.update(|queue, woken| queue.leave(self.number, now, woken)) {
-                queue.handle.forget_denials(Some(&queue.key));
-            }
-        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::handle::{Current, KeyQueue};
+use super::handle::Current;
+use super::key_queue::KeyQueue;
 use crate::algorithm::Mode;
 use crate::policy::{Lost, Policy};
 use crate::queue::Turn;

@@ -8,10 +8,12 @@ use tokio::time::timeout;
 use super::*;
 use crate::Quota;
 use crate::acquire::Acquire;
+use crate::algorithm::{Costs, Mode, Take};
 use crate::key::Key;
 use crate::policy::{Plan, PolicyParts, Recovery};
 use crate::priority::Rank;
-use crate::queue::Refusal;
+use crate::queue::{Answer, NEIGHBOURS, Refusal};
+use crate::store::{Answered, Call, Operation, Reply};
 use crate::telemetry::Settings;
 
 mod concurrency;

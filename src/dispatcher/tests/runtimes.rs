@@ -131,7 +131,7 @@ fn the_task_that_watches_an_idle_one_ends() {
         idle.block_on(async { depart(&handle, 1).await.unwrap() });
         busy.block_on(async {
             depart(&handle, 1).await.unwrap();
-            let id = Runtime::current().id();
+            let id = tokio::runtime::Handle::current().id();
             let is_watching = || handle.dispatcher.schedule.lock().tasks.contains(&id);
             assert!(is_watching());
             while is_watching() {

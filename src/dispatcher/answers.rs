@@ -1,0 +1,261 @@
+//! The answers of the store, and their effect on the queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::calls::{Flight, Sent};
+use super::known::Denied;
+use super::{Dispatcher, Handle};
+use crate::algorithm::{Costs, Taken};
+use crate::clock::{Offset, StoreClock};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::queue::{Answer, Standing, Turn};
+use crate::store::Answered;
+use crate::telemetry;
+
+/// A longer wait without a bound may surprise the user.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+
+impl Sent {
+    /// The cost of the first request that was not granted, and its expected departure on the store's clock.
+    fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
+        let demand = &self.demand;
+        let granted = demand.units_of(taken.granted());
+        let (point, cost) = demand.points_from(granted).next()?;
+        let is_next = point.units == granted + cost;
+        Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
+    }
+
+    fn failed(&self, error: &StoreError) {
+        self.queue
+            .update(|queue, woken| queue.failed(self.number, error, Instant::now(), woken));
+    }
+
+    /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
+    fn in_local_time(&self, taken: &Taken, offset: &Offset, now: Instant) -> Answer {
+        let guard = self.guard;
+        let turns = taken.grants.iter().map(|grant| {
+            let from = offset.latest(grant.at);
+            let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
+            let turn = Turn {
+                from,
+                until: until.min(from.max(now) + 2 * guard),
+                recorded: grant.recorded,
+                counters: self.counters,
+                units: Costs::default(),
+                guard,
+            };
+            (turn, grant.requests)
+        });
+        let next_call = (taken.next_call > 0).then(|| {
+            let at = offset.earliest(taken.next_call);
+            at.checked_sub(self.round_trip).unwrap_or(at)
+        });
+        Answer {
+            turns: turns.collect(),
+            expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
+            uncertainty: offset.uncertainty(),
+            next_call,
+            lease: None,
+            standing: Standing {
+                units: self.policy.units(),
+                remaining: taken.remaining,
+                reset: Some(offset.latest(taken.reset)),
+                last: None,
+                overtakes: taken.overtakes,
+            },
+        }
+    }
+}
+
+impl Dispatcher {
+    pub(super) fn finish(
+        self: &Arc<Self>,
+        flight: Flight,
+        begun: Instant,
+        answer: Result<Answered, StoreError>,
+    ) {
+        let (operation, keys) = match &flight {
+            Flight::Ping(..) => (telemetry::Operation::Ping, 0),
+            Flight::Call(_, sent) => (telemetry::Operation::Take, sent.len()),
+        };
+        let took = begun.elapsed();
+        self.telemetry.called(operation, keys, &answer, took);
+        match flight {
+            Flight::Ping(shard, key) => self.pinged(shard, &key, answer),
+            Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
+        }
+    }
+
+    /// A shard has answered a ping, or not. Its queues can be called for.
+    fn pinged(self: &Arc<Self>, shard: u64, key: &Key, answer: Result<Answered, StoreError>) {
+        let (mut was_out, mut refusal) = (false, None);
+        match answer {
+            Ok(answered) => {
+                let uncertainty = self.observe(&self.clock, &answered).uncertainty();
+                for handle in self.handles() {
+                    handle.measured(answered.received - answered.sent, uncertainty);
+                }
+                if let Some((lasted, others)) = self.outages.ended(shard) {
+                    self.telemetry.back(shard, lasted, others);
+                    was_out = true;
+                }
+            }
+            Err(error) if error.is_outage() || self.outages.error(shard).is_some() => {
+                self.out(shard, key, &error, true);
+            }
+            Err(error) => refusal = Some(error),
+        }
+        Handle::each_queue(self, |queue| {
+            // In a cluster, keys may have moved to another shard.
+            let other = self.store.shard(&queue.key);
+            queue.update(|queue, woken| {
+                let waits = was_out && (other == shard || queue.is_out());
+                if waits && self.outages.error(other).is_none() {
+                    queue.back(Instant::now());
+                }
+                if let Some(error) = refusal.as_ref().filter(|_| other == shard) {
+                    queue.abandon(error, woken);
+                }
+            });
+        });
+    }
+
+    /// Something under way was lost with its task.
+    pub(super) fn lost(self: &Arc<Self>, flight: Flight) {
+        match flight {
+            Flight::Ping(shard, key) if self.outages.error(shard).is_some() => {
+                self.probe(shard, key, Instant::now());
+            }
+            Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
+            Flight::Call(_, sent) => {
+                let error = StoreError::new("the answer was lost").outcome_unknown();
+                for sent in sent {
+                    sent.failed(&error);
+                }
+            }
+        }
+    }
+
+    /// Applies the answers of a batch to its queues.
+    pub(super) fn apply(
+        self: &Arc<Self>,
+        shard: Option<u64>,
+        sent: Vec<Sent>,
+        answer: Result<Answered, StoreError>,
+    ) {
+        let answered = match answer {
+            Ok(answered) => answered,
+            Err(error) => {
+                sent.iter().for_each(|sent| self.fail(shard, sent, &error));
+                return;
+            }
+        };
+        let granted = answered.answers.iter().flatten().map(Taken::granted);
+        self.schedule.lock().departing = granted.max().unwrap_or(0) as usize;
+        let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
+        let offset = self.observe(clock, &answered);
+        let took = answered.received - answered.sent;
+        if shard.is_some() && self.embedded.is_none() {
+            let is_same =
+                |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
+            for sent in sent.chunk_by(is_same) {
+                let handle = &sent[0].queue.handle;
+                handle.measured(took, offset.uncertainty());
+            }
+        }
+        let now = Instant::now();
+        let mut answers = answered.answers.into_iter();
+        for sent in sent {
+            let handle = &sent.queue.handle;
+            let left_out = || Err(StoreError::new("the store left out an answer").no_outage());
+            let taken = match answers.next().unwrap_or_else(left_out) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    self.fail(shard, &sent, &error);
+                    continue;
+                }
+            };
+            let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
+            if taken.is_outdated || is_stale {
+                self.lost(Flight::Call(0, vec![sent]));
+                continue;
+            }
+            let mut answer = sent.in_local_time(&taken, &offset, now);
+            answer.lease = self.lease(&sent.policy, sent.begun);
+            if shard.is_some() {
+                if let Some(lease) = answer.lease {
+                    let turns = answer.turns.iter_mut();
+                    turns.for_each(|(turn, _)| turn.until = turn.until.min(lease.until));
+                    let reclaimed = taken.occupancy.reclaimed;
+                    handle.load().telemetry.reclaimed_places(reclaimed);
+                }
+                handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
+                // A place may be released at any time.
+                if let Some(denials) = &handle.denials
+                    && answer.lease.is_none()
+                    && let Some((cost, expected)) = sent.first_refused(&taken)
+                {
+                    let last = Some(offset.latest(expected));
+                    let denied = Denied {
+                        cost,
+                        rank: sent.queue.rank(),
+                        earliest: offset.earliest(expected),
+                        standing: Standing {
+                            last,
+                            ..answer.standing
+                        },
+                        sent: sent.begun,
+                    };
+                    denials.note(&sent.queue.key, denied);
+                }
+            }
+            // Nothing that the fallback store has granted is returned to the store.
+            if shard.is_none() {
+                let turns = answer.turns.iter_mut();
+                turns.for_each(|(turn, _)| turn.recorded = 0);
+            }
+            let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
+            if let Some(until) = first.filter(|&until| until < now) {
+                // The answer came too late.
+                sent.queue.missed(sent.guard, until, now);
+            }
+            if sent.gives_back {
+                handle.nudge_others(&sent.queue);
+            } else {
+                let next = taken.next.iter();
+                next.for_each(|&process| handle.nudge(&sent.queue.key, process));
+            }
+            let last = sent.queue.update(|queue, woken| {
+                queue.answer(sent.number, &answer, now, woken);
+                queue.unbounded()
+            });
+            if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
+                && wait > LONG_WAIT
+            {
+                let telemetry = &handle.load().telemetry;
+                telemetry.waits_long(&sent.queue.key, wait);
+            }
+        }
+    }
+
+    pub(super) fn observe(&self, clock: &StoreClock, answered: &Answered) -> Offset {
+        let it = answered;
+        let read = clock.observe(it.sent, it.received, it.now, it.server);
+        if let Some(ahead) = read.set_by() {
+            self.telemetry.clock_set(ahead);
+        }
+        read.offset
+    }
+
+    /// A call has failed.
+    fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
+        if let Some(shard) = shard.filter(|_| error.is_outage()) {
+            self.out(shard, &sent.queue.key, error, false);
+        }
+        sent.failed(error);
+    }
+}

@@ -1,0 +1,302 @@
+//! Calls of the store, until their answers arrive: [`Flight`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle as Runtime;
+use tokio::time::{Instant, timeout};
+
+use super::key_queue::KeyQueue;
+use super::{Dispatcher, wake};
+use crate::algorithm::{Demand, Mode, Take};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::queue::{CounterSet, Woken};
+use crate::store::{Answered, Call, Operation, Reply, Store as _};
+
+/// The least horizon, in microseconds, and what it adds to one and a half round trips.
+const HORIZON: u64 = 100_000;
+const BEYOND_ROUND_TRIP: u64 = 40_000;
+
+/// A shard that has not replied for so long is out.
+const LONGEST_CALL: Duration = Duration::from_secs(5);
+
+/// Something sent to the store.
+pub(super) enum Flight {
+    /// A measurement of the round trip to a shard, for which its queues wait, or a probe of a shard that is out.
+    Ping(u64, Key),
+    Call(u64, Vec<Sent>),
+}
+
+/// A queue's part of a batch.
+pub(super) struct Sent {
+    pub(super) queue: Arc<KeyQueue>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) counters: CounterSet,
+    pub(super) number: u64,
+    pub(super) begun: Instant,
+    pub(super) demand: Demand,
+    pub(super) round_trip: Duration,
+    pub(super) guard: Duration,
+    /// It gives back departures, or places.
+    pub(super) gives_back: bool,
+    pub(super) clock_sets: u64,
+}
+
+impl Dispatcher {
+    /// Sends the calls of queues that are due.
+    pub(super) fn call_queues(self: &Arc<Self>, queues: Vec<Arc<KeyQueue>>) {
+        let now = Instant::now();
+        let mut due = Vec::with_capacity(queues.len());
+        for queue in queues {
+            if self.check(&queue, now) {
+                due.push((self.store.shard(&queue.key), queue));
+            } else {
+                queue.update(|_, _| {});
+            }
+        }
+        due.sort_by_key(|(shard, _)| *shard);
+        for queues in due.chunk_by(|one, other| one.0 == other.0) {
+            let (shard, first) = &queues[0];
+            let is_measured = || queues.iter().all(|(_, it)| it.handle.guard.is_measured());
+            if let Some(error) = self.outages.error(*shard) {
+                self.call_fallback(queues, &error);
+            } else if self.embedded.is_some() || is_measured() {
+                for batch in queues.chunks(self.store.batch_size().max(1)) {
+                    self.call_shard(batch);
+                }
+            } else if !self.schedule.lock().is_pinged(*shard) {
+                self.ping(*shard, first.key.clone());
+            }
+        }
+    }
+
+    pub(super) fn ping(self: &Arc<Self>, shard: u64, key: Key) {
+        let reply = || self.store.ping(&key);
+        self.send(Flight::Ping(shard, key.clone()), reply);
+    }
+
+    /// Looks after the requests of a queue that may depart, and whether its next call is due.
+    fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
+        let mut woken = Woken::new();
+        let mut locked = queue.lock();
+        let missed = locked.check(now, &mut woken);
+        let lost = locked.lose_lease(now);
+        let is_due = locked.call_due().is_some_and(|due| due <= now);
+        drop(locked);
+        if let Some(turn) = missed {
+            queue.missed(turn.guard, turn.until, now);
+        }
+        if lost > 0 {
+            let telemetry = &queue.handle.load().telemetry;
+            telemetry.lost_places(&queue.key, lost);
+        }
+        wake(woken);
+        is_due
+    }
+
+    /// Sends the calls of queues of one shard as a batch.
+    fn call_shard(self: &Arc<Self>, queues: &[(u64, Arc<KeyQueue>)]) {
+        let mut woken = Woken::new();
+        let begun = Instant::now();
+        // Calls that share a number may be alike, so that the store answers them together.
+        let mut number = self.next_number();
+        let mut sent = Vec::with_capacity(queues.len());
+        let mut takes = Vec::with_capacity(queues.len());
+        for (_, queue) in queues {
+            if let Some((one, take)) = self.begin(queue, &mut number, begun, None, &mut woken) {
+                sent.push(one);
+                takes.push(take);
+            }
+        }
+        wake(woken);
+        if !sent.is_empty() {
+            let requests = sent.iter().map(|sent| sent.demand.requests()).sum();
+            let returned = takes.iter().map(Call::settlements).sum();
+            self.telemetry.asked(requests, returned);
+            let flight = Flight::Call(queues[0].0, sent);
+            self.send(flight, || self.store.call(takes));
+        }
+    }
+
+    /// Serves queues whose shard is out by the embedded store, or lets them wait.
+    pub(super) fn call_fallback(
+        self: &Arc<Self>,
+        queues: &[(u64, Arc<KeyQueue>)],
+        error: &StoreError,
+    ) {
+        for (_, queue) in queues {
+            if queue.handle.current().fallback.is_none() {
+                queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
+                self.nudge_if_back(queue);
+                continue;
+            }
+            let mut woken = Woken::new();
+            let (mut number, begun) = (self.next_number(), Instant::now());
+            let begun = self.begin(queue, &mut number, begun, Some(error), &mut woken);
+            wake(woken);
+            if let Some((sent, take)) = begun
+                && let Some(answer) = self.fallback.store.call(vec![take]).take_ready()
+            {
+                self.apply(None, vec![sent], answer);
+            }
+            self.nudge_if_back(queue);
+        }
+    }
+
+    /// Calls for a queue whose outage has ended in the meantime, as nothing else would.
+    fn nudge_if_back(&self, queue: &Arc<KeyQueue>) {
+        if self.outages.error(self.store.shard(&queue.key)).is_none() {
+            queue.update(|queue, _| queue.back(Instant::now()));
+        }
+    }
+
+    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store. The number is
+    /// replaced if it may be less than that of an earlier call of the queue.
+    fn begin(
+        &self,
+        queue: &Arc<KeyQueue>,
+        number: &mut u64,
+        begun: Instant,
+        outage: Option<&StoreError>,
+        woken: &mut Woken,
+    ) -> Option<(Sent, Call)> {
+        let handle = &queue.handle;
+        let mut locked = queue.lock();
+        let (current, guard) = (handle.current(), handle.guard.current_micros());
+        current.count(&mut locked, woken);
+        let (policy, clock, round_trip) = match outage {
+            Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
+            None => {
+                let round_trip = handle.guard.round_trip().as_micros() as u64;
+                (current.policy.clone(), &self.clock, round_trip)
+            }
+        };
+        locked.call_due()?;
+        if *number != self.numbers.load(Ordering::Relaxed) {
+            *number = self.next_number();
+        }
+        let number = *number;
+        let largest = policy.largest_costs();
+        let mut asked = locked.begin(number, &largest, outage, clock.arrived(), woken);
+        asked.holding.is_notified = self.store.is_subscribed();
+        let flow = queue.flow();
+        if let Some(check) = locked.due() {
+            self.schedule.lock().set(queue, Some(check));
+            self.changed.notify_waiters();
+        }
+        drop(locked);
+        let clock_sets = self.clock.sets();
+        let mut take = Take {
+            process: self.process | queue.lane,
+            flow,
+            reserves: policy.reserves(),
+            // The answer of an embedded store cannot be lost.
+            number: match (outage, &self.embedded) {
+                (None, None) => number,
+                _ => 0,
+            },
+            round_trip,
+            guard,
+            horizon: match asked.mode {
+                Mode::Wait => horizon(round_trip),
+                Mode::Try | Mode::Peek => 0,
+            },
+            strict: match outage {
+                Some(_) => None,
+                None => handle.strict(&queue.key, &policy, clock_sets),
+            },
+            ..asked
+        };
+        if take.strict.is_some() {
+            take.shorten_guard(policy.guard().as_micros() as u64);
+        }
+        let sent = Sent {
+            queue: queue.clone(),
+            policy: policy.clone(),
+            counters: current.counters,
+            number,
+            begun,
+            demand: take.demand.clone(),
+            round_trip: Duration::from_micros(take.round_trip),
+            guard: Duration::from_micros(take.guard),
+            gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
+            clock_sets: clock_sets.count,
+        };
+        let call = Call {
+            key: queue.key.clone(),
+            policy,
+            operation: Operation::Take(take),
+        };
+        Some((sent, call))
+    }
+
+    /// Calls the store, and awaits the reply in a task of its own.
+    fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply<Answered>) {
+        let begun = Instant::now();
+        let called = catch_unwind(AssertUnwindSafe(call));
+        let Ok(mut reply) = called else {
+            return self.finish(flight, begun, Err(panicked()));
+        };
+        if let Some(answer) = reply.take_ready() {
+            return self.finish(flight, begun, answer);
+        }
+        let number = self.next_number();
+        self.schedule.lock().flights.insert(number, flight);
+        let landing = Landing {
+            dispatcher: self.clone(),
+            number,
+            begun,
+        };
+        match Runtime::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                let answer = timeout(LONGEST_CALL, reply).await;
+                landing.land(answer.unwrap_or_else(|_| {
+                    Err(StoreError::new("the store did not reply in time").outcome_unknown())
+                }));
+            })),
+            Err(_) => drop(landing),
+        }
+    }
+}
+
+/// How far ahead departures are granted to a process with this round trip, in microseconds.
+pub(super) fn horizon(round_trip: u64) -> u64 {
+    HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP)
+}
+
+fn panicked() -> StoreError {
+    StoreError::new("the store panicked").outcome_unknown()
+}
+
+/// Something under way, until its task has the reply or is dropped.
+struct Landing {
+    dispatcher: Arc<Dispatcher>,
+    number: u64,
+    begun: Instant,
+}
+
+impl Landing {
+    fn land(self, answer: Result<Answered, StoreError>) {
+        let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
+        if let Some(flight) = flight {
+            self.dispatcher.finish(flight, self.begun, answer);
+        }
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
+        match flight {
+            Some(flight) if std::thread::panicking() => {
+                self.dispatcher.finish(flight, self.begun, Err(panicked()));
+            }
+            Some(flight) => self.dispatcher.lost(flight),
+            None => {}
+        }
+    }
+}
