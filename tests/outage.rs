@@ -184,8 +184,7 @@ async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
     }
 }
 
-/// At least half a second apart and at most a second, after the first few. A store that answers only pings is called
-/// after each.
+/// Half a second to a second apart, after the first few. A store that answers only pings is called after each.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_out_is_probed_once_for_each_pause() {
     for (outage, fault, most) in [

@@ -16,8 +16,7 @@ use tower_throttle::store::Store as _;
 
 use crate::prelude::*;
 
-/// The commands that reach the server during the work: those of clients, except to set up a connection, and those that
-/// scripts run.
+/// The commands that the server runs during the work: those of scripts, and of clients, except to set up a connection.
 async fn observed(server: &RedisServer, work: impl Future<Output = ()>) -> [Vec<String>; 2] {
     const END: &str = "the monitor ends here";
     let monitor = server.client().get_async_monitor().await;

@@ -1,13 +1,15 @@
 -- The processes to nudge; see next.rs.
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
+  local has_second, overdue = common.withdraws and not is_free, 0
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
     return is_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
-  local waiting, is_next, place = {}, {}, is_free and start or front[5] - @demand - 16
+  local is_all = is_free or has_second
+  local waiting, is_next, place = {}, {}, is_all and start or front[5] - @demand - 16
   local <<ahead&, previous&>> = <<0, 0>>
   while place < at do
     local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
@@ -16,7 +18,7 @@ local function nudge(<<free&>>)
       local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
       waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
     end
-    place = is_free and place + 16 + bytes % 32768 or at
+    place = is_all and place + 16 + bytes % 32768 or at
   end
   local function is_before(one, other)
     if one[1] ~= other[1] then return one[1] < other[1] end
@@ -24,29 +26,37 @@ local function nudge(<<free&>>)
     if one[3] ~= other[3] then return one[3] < other[3] end
     return one[4] < other[4]
   end
-  table.sort(waiting, is_before)
   local own
   if described > 0 and not is_any then
     local each& = cost@all > 0 and cost& or left[1 + &]
     if not is_held_up(<<each&>>) then own = { level, fair and fair.leads[fair.own] or 0, left[1], process } end
   end
   offered = {}
-  for _, it in ipairs(waiting) do
+  for i = 1, #waiting do
+    -- Most calls need the first few alone, which takes a third of the time of a sort.
+    if i == 5 then table.sort(waiting, is_before) end
+    for j = i + 1, i < 5 and #waiting or i do
+      if is_before(waiting[j], waiting[i]) then waiting[i], waiting[j] = waiting[j], waiting[i] end
+    end
+    local it = waiting[i]
     if own and is_before(own, it) or #offered == 255 then break end
     local <<each&>> = common.first_cost(it[6])
     if is_held_up(<<each&>>) then
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (is_any and 0 or each&)
     else
-      local is_last = <<free& <= ahead&| and >>
+      local is_last = <<free& <= ahead&| and >> and (not has_second or overdue > 0)
       -- The last one may depart if the process ahead of it is dead.
       local opening = earliest(now, <<is_last and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
       is_later = is_later or not is_free and opening == beyond and places.look(0, each@place, now) --places
+      if opening < overdue then opening = overdue end
       if not is_later and it[5] > opening + late then
         offered[#offered + 1], is_next[it[4]] = it[4], (opening > now and opening or now) + 120000 + 2 * round_trip
       end
       if is_last then break end
+      -- When the second process may know that the first is dead.
+      if has_second then overdue = it[5] + 60000 end
       local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
       previous& = ahead&
       ahead& = ahead& + (is_any and 0 or units&)

@@ -64,16 +64,18 @@ impl State {
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
     /// call in time. With shares or reserves, the order is not known: all. Otherwise: the process of the first request, if
-    /// that can depart much earlier than the process calls. If nudges arrive, the processes count as overdue soon.
+    /// that can depart much earlier than the process calls; and if the call withdraws requests, the second process, if it
+    /// calls much later than the first is overdue. If nudges arrive, the processes count as overdue soon.
     pub(super) fn next(
         &mut self,
         terms: &Terms,
         rest: &Demand,
         take: &Take,
         free: Units,
-        is_fair: bool,
+        (is_fair, withdraws): (bool, bool),
     ) -> Vec<u64> {
         let is_free = !free.is_zero();
+        let has_second = withdraws && !is_free;
         let (is_any, late) = match is_free {
             true => (is_fair, 0),
             false => (false, UNAWARE + 2 * take.round_trip),
@@ -101,6 +103,8 @@ impl State {
         let is_own = !rest.is_empty() && !is_any && !is_held_up(rest.first_cost());
         let own = is_own.then(|| order(take.process, take.flow.id, rest));
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
+        // When the second process may know that the first is dead.
+        let mut overdue = 0;
         for (order, nth) in waiting {
             let it = &self.announced[nth];
             let cost = it.demand.first_cost();
@@ -112,7 +116,7 @@ impl State {
                 ahead += if is_any { Units::default() } else { cost };
                 continue;
             }
-            let is_last = free.without(ahead).is_zero();
+            let is_last = free.without(ahead).is_zero() && (!has_second || overdue > 0);
             // The last one may depart if the process ahead of it is dead.
             let before = if is_last { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
@@ -120,19 +124,23 @@ impl State {
                 true => opens >= terms.beyond(),
                 false => self.full(terms, opens, before, cost).is_some(),
             };
-            if !is_later && it.deadline > opens + late {
-                next.push((nth, opens.max(terms.now) + SOON + 2 * take.round_trip));
+            let due = opens.max(overdue);
+            if !is_later && it.deadline > due + late {
+                next.push((nth, due.max(terms.now) + SOON + 2 * take.round_trip));
             }
             if is_last {
                 break;
             }
             previous = ahead;
+            if has_second {
+                overdue = it.watch_at(terms.now);
+            }
             if !is_any {
                 ahead += it.demand.units();
             }
         }
         if next.is_empty() && is_free {
-            return self.next(terms, rest, take, Units::default(), is_fair);
+            return self.next(terms, rest, take, Units::default(), (is_fair, withdraws));
         }
         let nudged = next.into_iter().map(|(nth, soon)| {
             let it = &mut self.announced[nth];

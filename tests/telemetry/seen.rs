@@ -58,8 +58,7 @@ thread_local! {
 
 /// Receives everything, and passes it to the receiver of that thread.
 ///
-/// A subscriber for each test would not work: if the first thread at a call site has none, the call site is disabled for
-/// all threads.
+/// Tests share it: if the first thread at a call site has no subscriber, the call site is disabled for all threads.
 struct Router;
 
 /// Ends the subscription of this thread when it is dropped.

@@ -200,12 +200,13 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
 
 #[test]
 fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
-    for (quotas, costs, free, nudged) in [
-        ("2/m", [[1, 0]; 2], [2, 0], &[16, 32, 48][..]),
-        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], &[16, 32, 48]),
+    for (quotas, costs, free, withdraws, nudged) in [
+        ("2/m", [[1, 0]; 2], [2, 0], 1, &[16, 32, 48][..]),
+        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], 0, &[16, 32, 48]),
         // Every second one waits for a unit that is not free.
-        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], &[32, 64]),
-        ("1/m + 2/m unit=t", [[0, 1], [0, 1]], [0, 0], &[16]),
+        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 0, &[32, 64]),
+        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 0, &[16]),
+        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 1, &[16, 32]),
     ] {
         let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
         let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();
@@ -221,7 +222,7 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
             }
         }));
         let (take, free) = (call(96, 1, 0, 0), Units([free[0], free[1], 0, 0]));
-        let next = state.next(&take.terms(0, START), &take.demand, &take, free, false);
-        assert_eq!(next, nudged);
+        let (terms, is) = (take.terms(0, START), (false, withdraws == 1));
+        assert_eq!(state.next(&terms, &take.demand, &take, free, is), nudged);
     }
 }
