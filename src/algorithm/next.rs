@@ -102,6 +102,7 @@ impl State {
         waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
         let is_own = !rest.is_empty() && !is_any && !is_held_up(rest.first_cost());
         let own = is_own.then(|| order(take.process, take.flow.id, rest));
+        let in_order = |units| if is_any { Units::default() } else { units };
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
         // When the second process may know that the first is dead.
         let mut overdue = 0;
@@ -113,7 +114,7 @@ impl State {
             }
             if is_held_up(cost) {
                 // Its cost in other units is kept for it.
-                ahead += if is_any { Units::default() } else { cost };
+                ahead += in_order(cost);
                 continue;
             }
             let is_last = free.without(ahead).is_zero() && (!has_second || overdue > 0);
@@ -135,9 +136,7 @@ impl State {
             if has_second {
                 overdue = it.watch_at(terms.now);
             }
-            if !is_any {
-                ahead += it.demand.units();
-            }
+            ahead += in_order(it.demand.units());
         }
         if next.is_empty() && is_free {
             return self.next(terms, rest, take, Units::default(), (is_fair, withdraws));
