@@ -216,7 +216,7 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
             let [requests, tokens] = costs[(nth as usize + 1) % 2];
             Announcement {
                 process: 16 * nth,
-                deadline: START + HOUR,
+                deadline: START + nth * HOUR,
                 demand: Demand::new([(nth, Costs([requests, tokens, 0, 0]))].into_iter()),
                 ..Announcement::default()
             }
