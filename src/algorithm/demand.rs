@@ -243,7 +243,7 @@ pub(crate) struct Announcement {
 const LATE: u64 = 20_000;
 
 /// So long behind the deadline of a process ahead, the next one calls.
-const WATCH_DELAY: u64 = 60_000;
+pub(super) const WATCH_DELAY: u64 = 60_000;
 
 /// The time after which the demand of an overdue process no longer counts.
 const OVERDUE: u64 = 250_000;

@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{Ahead, Demand, Others, State, Take, Terms, Units, concurrent, level, order};
+use super::demand::WATCH_DELAY;
+use super::{
+    Ahead, Demand, LANE_BITS, Others, State, Take, Terms, Units, concurrent, level, order,
+};
 
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
 const SOONEST_CALL: u64 = 2_000;
@@ -13,6 +16,9 @@ const UNAWARE: u64 = 250_000;
 
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
+
+/// When a process waits no more, it is checked whether each of the first so many watches the one ahead.
+const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
 const SOON: u64 = 120_000;
@@ -64,18 +70,19 @@ impl State {
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
     /// call in time. With shares or reserves, the order is not known: all. Otherwise: the process of the first request, if
-    /// that can depart much earlier than the process calls; and if the call withdraws requests, the second process, if it
-    /// calls much later than the first is overdue. If nudges arrive, the processes count as overdue soon.
+    /// that can depart much earlier than the process calls. If the process waits no more, also those of the next three that
+    /// call much later than the process right ahead is overdue: they have to watch it. If nudges arrive, the processes count
+    /// as overdue soon.
     pub(super) fn next(
         &mut self,
         terms: &Terms,
         rest: &Demand,
         take: &Take,
         free: Units,
-        (is_fair, withdraws): (bool, bool),
+        (is_fair, has_left): (bool, bool),
     ) -> Vec<u64> {
         let is_free = !free.is_zero();
-        let has_second = withdraws && !is_free;
+        let most = if has_left { MOST_WATCHED } else { 1 };
         let (is_any, late) = match is_free {
             true => (is_fair, 0),
             false => (false, UNAWARE + 2 * take.round_trip),
@@ -104,9 +111,9 @@ impl State {
         let own = is_own.then(|| order(take.process, take.flow.id, rest));
         let in_order = |units| if is_any { Units::default() } else { units };
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
-        // When the second process may know that the first is dead.
-        let mut overdue = 0;
-        for (order, nth) in waiting {
+        // The process ahead, and when the one behind it may know that it is dead.
+        let (mut last, mut overdue) = (None, 0);
+        for (rank, (order, nth)) in (1..).zip(waiting) {
             let it = &self.announced[nth];
             let cost = it.demand.first_cost();
             if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
@@ -117,35 +124,39 @@ impl State {
                 ahead += in_order(cost);
                 continue;
             }
-            let is_last = free.without(ahead).is_zero() && (!has_second || overdue > 0);
+            let is_last = free.without(ahead).is_zero() && (is_free || rank == most);
             // The last one may depart if the process ahead of it is dead.
-            let before = if is_last { previous } else { ahead };
+            let before = if is_last || !is_free { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
             let is_later = match is_free {
                 true => opens >= terms.beyond(),
                 false => self.full(terms, opens, before, cost).is_some(),
             };
-            let due = opens.max(overdue);
-            if !is_later && it.deadline > due + late {
-                next.push((nth, due.max(terms.now) + SOON + 2 * take.round_trip));
+            let (due, mut deadline) = (opens.max(overdue), it.deadline);
+            if !is_later && deadline > due + late {
+                let soon = due.max(terms.now) + SOON + 2 * take.round_trip;
+                if take.holding.is_notified {
+                    deadline = deadline.min(soon);
+                }
+                next.push((nth, deadline));
             }
             if is_last {
                 break;
             }
-            previous = ahead;
-            if has_second {
-                overdue = it.watch_at(terms.now);
+            if is_free {
+                previous = ahead;
+            } else if last != Some(it.process >> LANE_BITS) {
+                last = Some(it.process >> LANE_BITS);
+                (previous, overdue) = (ahead, deadline + WATCH_DELAY);
             }
             ahead += in_order(it.demand.units());
         }
         if next.is_empty() && is_free {
-            return self.next(terms, rest, take, Units::default(), (is_fair, withdraws));
+            return self.next(terms, rest, take, Units::default(), (is_fair, has_left));
         }
-        let nudged = next.into_iter().map(|(nth, soon)| {
+        let nudged = next.into_iter().map(|(nth, deadline)| {
             let it = &mut self.announced[nth];
-            if take.holding.is_notified {
-                it.deadline = it.deadline.min(soon);
-            }
+            it.deadline = deadline;
             it.process
         });
         nudged.collect()

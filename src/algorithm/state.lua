@@ -292,8 +292,8 @@ do
 -- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its
 -- process, and the deadline and the place of the details.
 local front, front_rank, front_arrival = nil, 128
--- True if this process has waited, and does so no more.
-common.withdraws = false
+-- True if this process has waited, and once it is known, if it does so no more.
+common.has_left = false
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
@@ -321,7 +321,7 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
-    common.withdraws = waits
+    common.has_left = waits
     is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
     if is_idle then mine = sub(tail, at, next - 1) end
   else
@@ -624,11 +624,11 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
-  common.withdraws = common.withdraws and described == 0 and grant_count == 0
+  common.has_left = common.has_left and described == 0
   local front, gives_back = common.front, returned
   gives_back = gives_back or places.released > 0 --places
   if front and fair then front = fair.front() end
-  if front and operation < 2 and (gives_back or common.withdraws or front[4] > now + 250000 + 2 * round_trip) then
+  if front and operation < 2 and (gives_back or common.has_left or front[4] > now + 250000 + 2 * round_trip) then
 --@next
   end
 else

@@ -211,8 +211,8 @@ impl State {
         {
             free.0[usize::from(places.unit.number)] = places.free();
         }
-        let withdraws = has_waited && granted.is_empty() && rest.is_empty();
-        taken.next = self.next(&terms, &rest, take, free, (is_fair, withdraws));
+        let has_left = has_waited && rest.is_empty();
+        taken.next = self.next(&terms, &rest, take, free, (is_fair, has_left));
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
         let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
@@ -530,7 +530,7 @@ impl State {
         (grants, granted)
     }
 
-    /// The first time at which a request may depart under all quotas jointly; see [`Algorithm::earliest`].
+    /// The first time at which a request may depart under all quotas jointly; see [`earliest`](super::Algorithm::earliest).
     pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
         let mut at = from.max(self.held_until());
         for _ in 0..MOST_ROUNDS {

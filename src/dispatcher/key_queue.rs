@@ -21,7 +21,7 @@ use crate::snapshot::{Remaining, until};
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`].
+    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`](crate::algorithm::LANE_BITS).
     pub(super) lane: u64,
     /// The number of the share.
     pub(super) flow: u64,

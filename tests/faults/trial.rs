@@ -11,8 +11,7 @@ use crate::upstream::Arrival;
 use support::proxy::Proxy;
 use support::tally::{Count, Tally};
 
-/// The most connections that a process may make because of a fault, and for each second of it: not one for
-/// each request that fails.
+/// The most connections that a process may make because of a fault, and for each second of it: fewer than requests.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_PER_SECOND: f64 = 10.0;
 

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, Mode, Origin, State,
-    Strict, Take, Units, Window, number_units,
+    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, LANE_BITS, Mode, Origin,
+    State, Strict, Take, Units, Window, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, judge};
@@ -200,13 +200,13 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
 
 #[test]
 fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
-    for (quotas, costs, free, withdraws, nudged) in [
-        ("2/m", [[1, 0]; 2], [2, 0], 1, &[16, 32, 48][..]),
-        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], 0, &[16, 32, 48]),
+    for (quotas, costs, free, has_left, nudged) in [
+        ("2/m", [[1, 0]; 2], [2, 0], 1, &[1, 2, 3][..]),
+        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], 0, &[1, 2, 3]),
         // Every second one waits for a unit that is not free.
-        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 0, &[32, 64]),
-        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 0, &[16]),
-        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 1, &[16, 32]),
+        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 0, &[2, 4]),
+        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 0, &[1]),
+        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 1, &[1, 2, 4]),
     ] {
         let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
         let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();
@@ -215,14 +215,17 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
         state.announced.extend((1..6).map(|nth| {
             let [requests, tokens] = costs[(nth as usize + 1) % 2];
             Announcement {
-                process: 16 * nth,
-                deadline: START + nth * HOUR,
+                process: nth << LANE_BITS,
+                // The third watches the second as it is.
+                deadline: START + (nth - nth / 3) * HOUR,
                 demand: Demand::new([(nth, Costs([requests, tokens, 0, 0]))].into_iter()),
                 ..Announcement::default()
             }
         }));
         let (take, free) = (call(96, 1, 0, 0), Units([free[0], free[1], 0, 0]));
-        let (terms, is) = (take.terms(0, START), (false, withdraws == 1));
-        assert_eq!(state.next(&terms, &take.demand, &take, free, is), nudged);
+        let (terms, is) = (take.terms(0, START), (false, has_left == 1));
+        let mut next = state.next(&terms, &take.demand, &take, free, is);
+        next.iter_mut().for_each(|it| *it >>= LANE_BITS);
+        assert_eq!(next, nudged);
     }
 }

@@ -132,8 +132,7 @@ impl Phases {
         }
     }
 
-    /// After a run of this length. If it is long, it has enough samples of all processes but the first, which is replaced
-    /// at random.
+    /// After a run of this length. A long one has enough samples of all processes but the first, replaced at random.
     pub(crate) fn assert_no_growth(&self, took: Duration) {
         let medians: Vec<_> = self.memory.values().filter_map(|it| medians(it)).collect();
         println!("bytes of processes in the second quarter and in the last: {medians:?}");

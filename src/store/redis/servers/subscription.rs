@@ -71,7 +71,7 @@ impl Subscription {
         }
     }
 
-    /// Returns true if messages arrive for all subscribers.
+    /// Returns true if messages arrive.
     pub(crate) fn is_live(&self) -> bool {
         self.shared.is_live.load(Ordering::Relaxed)
     }
@@ -84,9 +84,7 @@ impl Subscription {
         };
         self.shared.deliver(&self.shared.channel, &nobody);
         let subscriber = Arc::new(Subscriber { channel, nudge });
-        let mut subscribers = self.shared.subscribers.lock();
-        subscribers.push(subscriber);
-        self.shared.is_live.store(false, Ordering::Relaxed);
+        self.shared.subscribers.lock().push(subscriber);
         self.shared.changed.notify_one();
     }
 
@@ -114,7 +112,7 @@ async fn listen(servers: Servers, shared: Arc<Shared>) {
             failures = 0;
             telemetry::subscribed(&shared.channel, true);
             let _connected = ClearOnDrop(&shared.is_live);
-            shared.subscribed_to(&channels);
+            shared.is_live.store(true, Ordering::Relaxed);
             shared.receive(connection, channels).await;
         }
         if failures == 0 {
@@ -139,13 +137,6 @@ impl Shared {
         let subscribers = self.subscribers.lock();
         let own = subscribers.iter().map(|it| it.channel.clone());
         own.chain([self.channel.clone()]).collect()
-    }
-
-    fn subscribed_to(&self, channels: &BTreeSet<String>) {
-        // While it is locked, as another subscriber may be added.
-        let subscribers = self.subscribers.lock();
-        let is_live = subscribers.iter().all(|it| channels.contains(&it.channel));
-        self.is_live.store(is_live, Ordering::Relaxed);
     }
 
     /// Calls the subscribers of a channel, without the lock, since they may use the store.
@@ -186,10 +177,7 @@ impl Shared {
                         }
                     };
                     match timeout(ANSWER, checking).await {
-                        Ok(Ok(())) => {
-                            self.subscribed_to(&channels);
-                            subscribed = channels;
-                        }
+                        Ok(Ok(())) => subscribed = channels,
                         Ok(Err(_)) | Err(_) => return,
                     }
                 }
