@@ -25,6 +25,15 @@ const LATE: Duration = Duration::from_millis(50);
 /// How often the first task looks after the calls under way, and so shows that it runs.
 const BEAT: Duration = Duration::from_millis(100);
 
+/// How often the other tasks look after the first.
+const WATCH: Duration = Duration::from_millis(75);
+
+/// Tasks with nothing to do end after so long.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A call waits for departing requests, whose callers may ask again, for about so long.
+const LONGEST_GATHER: Duration = Duration::from_micros(100);
+
 #[derive(Default)]
 pub(super) struct Schedule {
     /// Queues by the time of their next call.
@@ -91,15 +100,6 @@ impl Schedule {
         (queues, probes)
     }
 }
-
-/// How often the other tasks look after the first.
-const WATCH: Duration = Duration::from_millis(75);
-
-/// Tasks with nothing to do end after so long.
-const IDLE: Duration = Duration::from_secs(1);
-
-/// A call waits for departing requests, whose callers may ask again, for about so long.
-const LONGEST_GATHER: Duration = Duration::from_micros(100);
 
 /// The next step of a task.
 enum Next {
