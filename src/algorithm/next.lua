@@ -1,14 +1,14 @@
 -- The processes to nudge; see next.rs.
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
-  local most, last, overdue = common.has_left and 4 or 1, nil, 0
+  local most, last, overdue = has_left and 4 or 1, nil, 0
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
     return is_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
-  local is_all = is_free or most > 1
+  local is_all = is_free or has_left or fair
   local waiting, is_next, place = {}, {}, is_all and start or front[5] - @demand - 16
   local <<ahead&, previous&>> = <<0, 0>>
   while place < at do
@@ -46,7 +46,7 @@ local function nudge(<<free&>>)
       ahead& = ahead& + (is_any and 0 or each&)
     else
       local is_last = <<free& <= ahead&| and >> and (is_free or i == most)
-      -- The last one may depart if the process ahead of it is dead.
+      -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
       local opening = earliest(now, <<(is_last or not is_free) and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
       is_later = is_later or not is_free and opening == beyond and places.look(0, each@place, now) --places
@@ -59,9 +59,9 @@ local function nudge(<<free&>>)
       end
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
-      local own = it[4] - it[4] % 2048
-      if is_free or own ~= last then
-        last, overdue = own, is_free and 0 or deadline + 60000
+      local without_lane = it[4] - it[4] % 2048
+      if is_free or without_lane ~= last then
+        last, overdue = without_lane, is_free and 0 or deadline + 60000
         previous& = ahead&
       end
       ahead& = ahead& + (is_any and 0 or units&)

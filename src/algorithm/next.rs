@@ -125,7 +125,7 @@ impl State {
                 continue;
             }
             let is_last = free.without(ahead).is_zero() && (is_free || rank == most);
-            // The last one may depart if the process ahead of it is dead.
+            // The last one may depart if the process ahead of it is dead, and so may each that watches another.
             let before = if is_last || !is_free { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
             let is_later = match is_free {
@@ -143,11 +143,10 @@ impl State {
             if is_last {
                 break;
             }
-            if is_free {
-                previous = ahead;
-            } else if last != Some(it.process >> LANE_BITS) {
-                last = Some(it.process >> LANE_BITS);
-                (previous, overdue) = (ahead, deadline + WATCH_DELAY);
+            let without_lane = Some(it.process >> LANE_BITS);
+            if is_free || without_lane != last {
+                (last, previous) = (without_lane, ahead);
+                overdue = if is_free { 0 } else { deadline + WATCH_DELAY };
             }
             ahead += in_order(it.demand.units());
         }

@@ -121,19 +121,3 @@ function fair.charge(granted, more, still_waits)
   for i = #kept, 1025, -1 do kept[i] = nil end
   fair.tags = kept
 end
-
--- The first request of processes that are not overdue, as in state.lua.
-function fair.front()
-  local front, first_lead
-  for j = 1, live do
-    local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, detail[j] - @demand - 16)
-    local rank = who % 128 - who % 16 - level * 16
-    local share = who % 2048 >= 128 and unpack('<I7', tail, detail[j] - @demand - 7 + bytes % 32768) or 1
-    local lead = leads[share * 8 + (who % 128 - who % 16) / 16] or 0
-    if deadline >= now and (not front or rank < front[1] or rank == front[1] and (lead < first_lead or lead == first_lead
-      and (first < front[2] or first == front[2] and who < front[3]))) then
-      front, first_lead = { rank, first, who, deadline, detail[j] }, lead
-    end
-  end
-  return front
-end

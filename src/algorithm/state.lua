@@ -292,8 +292,8 @@ do
 -- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its
 -- process, and the deadline and the place of the details.
 local front, front_rank, front_arrival = nil, 128
--- True if this process has waited, and once it is known, if it does so no more.
-common.has_left = false
+-- True if this process has waited.
+common.has_waited = false
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
@@ -321,7 +321,7 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
-    common.has_left = waits
+    common.has_waited = waits
     is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
     if is_idle then mine = sub(tail, at, next - 1) end
   else
@@ -624,11 +624,11 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
-  common.has_left = common.has_left and described == 0
+  local has_left = common.has_waited and described == 0
   local front, gives_back = common.front, returned
   gives_back = gives_back or places.released > 0 --places
-  if front and fair then front = fair.front() end
-  if front and operation < 2 and (gives_back or common.has_left or front[4] > now + 250000 + 2 * round_trip) then
+  local is_early = gives_back or has_left or fair or front and front[4] > now + 250000 + 2 * round_trip
+  if front and operation < 2 and is_early then
 --@next
   end
 else
