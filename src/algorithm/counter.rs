@@ -180,7 +180,7 @@ impl Counter {
     }
 
     /// Takes the numbers of another quota and keeps the departures, if the algorithm is the same.
-    pub(super) fn continue_as(&mut self, quota: &Self) -> bool {
+    pub(super) fn continue_as(&mut self, quota: &Self, now: u64) -> bool {
         if self.unit().name != quota.unit().name {
             return false;
         }
@@ -194,7 +194,7 @@ impl Counter {
                 it.continue_as(quota);
             }
             (Self::Fixed(it), Self::Fixed(quota)) if it.aligned == quota.aligned => {
-                it.continue_as(quota);
+                it.continue_as(quota, now);
             }
             (Self::Concurrent(it), Self::Concurrent(quota)) => {
                 (it.limit, it.lease) = (quota.limit, quota.lease);

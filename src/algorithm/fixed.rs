@@ -35,14 +35,16 @@ impl Fixed {
         }
     }
 
-    /// Takes the numbers of another quota. The recorded units count for the window of the last one.
-    pub(super) fn continue_as(&mut self, quota: &Self) {
+    /// Takes the numbers of another quota. The recorded units count for the window of the last one. The next window does not
+    /// begin earlier than a whole one from now: this one may have begun within an earlier window under that quota.
+    pub(super) fn continue_as(&mut self, quota: &Self, now: u64) {
         if self.window != quota.window && self.count > 0 {
             if self.aligned {
                 self.start = self.last - self.last % quota.window;
                 self.end = self.start + quota.window;
             } else {
-                self.end = self.last + quota.window;
+                let is_over = self.last + quota.window <= now;
+                self.end = if is_over { self.last } else { now } + quota.window;
             }
         }
         (self.limit, self.window) = (quota.limit, quota.window);

@@ -84,10 +84,10 @@ impl State {
     /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
     /// window, else with the next longer one, else with the longest, or starts from zero. Counters of other windows and
     /// algorithms are kept for processes that still have the former quotas.
-    pub(crate) fn continue_as(&mut self, quotas: &[Counter]) {
+    pub(crate) fn continue_as(&mut self, quotas: &[Counter], now: u64) {
         if are_alike(&self.counters, quotas) {
             for (counter, quota) in self.counters.iter_mut().zip(quotas) {
-                counter.continue_as(quota);
+                counter.continue_as(quota, now);
             }
             return;
         }
@@ -100,7 +100,9 @@ impl State {
             let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
                 let distance = (span < quota.span(), span.abs_diff(quota.span()), place);
-                counter.continue_as(quota).then_some((distance, counter))
+                counter
+                    .continue_as(quota, now)
+                    .then_some((distance, counter))
             });
             let nearest = all.min_by_key(|(distance, _)| *distance);
             nearest.map_or_else(

@@ -19,10 +19,10 @@ const SECOND: u64 = 1_000_000;
 #[track_caller]
 fn assert_round_trip(state: &State) {
     let mut decoded = State::decode(&state.encode()).expect("an encoded state can be decoded");
-    decoded.continue_as(&state.counters);
+    decoded.continue_as(&state.counters, START);
     // The grain is of the policy.
     for (decoded, counter) in decoded.former.iter_mut().zip(&state.former) {
-        decoded.continue_as(counter);
+        decoded.continue_as(counter, START);
     }
     assert_eq!(&decoded, state);
     for counter in &state.counters {

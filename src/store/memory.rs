@@ -178,7 +178,7 @@ impl MemoryStore {
             }
         };
         if entry.policy != policy.number() {
-            entry.state.continue_as(policy.counters());
+            entry.state.continue_as(policy.counters(), now);
             entry.policy = policy.number();
         }
         change(&mut entry.state, now)

@@ -274,7 +274,7 @@ impl Operation {
         origin: Origin,
         now: u64,
     ) -> Result<Taken, StoreError> {
-        state.continue_as(policy.counters());
+        state.continue_as(policy.counters(), now);
         let buffer = policy.buffer_micros();
         Ok(match self {
             Self::Take(take) => {

@@ -36,7 +36,7 @@ fn departs(state: &mut State, quota: &Counter, take: &Take, now: u64) -> u32 {
         server: 7,
         since: START - 1_000 * HOUR,
     };
-    state.continue_as(quotas);
+    state.continue_as(quotas, now);
     state.verify(0, take, origin, now);
     let taken = state.take(0, take, now);
     *state = State::decode(&state.encode()).expect("an encoded state");
@@ -136,27 +136,54 @@ proptest! {
     ) {
         // An interval that changes moves the time that a bucket holds.
         prop_assume!(!matches!((&first, &second), (Counter::Gcra(_), Counter::Gcra(_))));
-        let quotas = [first, second];
-        let mut departed = [Vec::new(), Vec::new()];
-        let (mut state, mut now) = (State::new(&quotas[..1]), START);
-        for (number, (which, requests, span)) in (1..).zip(steps) {
-            now += span;
-            let which = usize::from(which);
-            state.continue_as(&quotas[which..=which]);
-            let mut take = call(which as u64, number, 0, requests);
-            (take.mode, take.guard) = (Mode::Wait, 0);
-            let taken = state.take(0, &take, now);
-            let units = taken.grants.iter().map(|it| u64::from(it.requests)).sum();
-            if units > 0 {
-                departed[which].push((now - START, units));
-            }
-            super::assert_round_trip(&state);
-        }
-        for (quota, times) in quotas.iter().zip(&departed) {
-            let fault = judge::fault(quota, times);
-            prop_assert!(fault.is_none(), "{:?}", fault);
-        }
+        let fault = fault_of_either([first, second], steps.into_iter());
+        prop_assert!(fault.is_none(), "{:?}", fault);
     }
+}
+
+/// How the departures of one of two processes, each with a quota of its own, break that quota, if they do. A step is the
+/// process that calls, the number of its requests, and the time since the step before.
+fn fault_of_either(
+    quotas: [Counter; 2],
+    steps: impl Iterator<Item = (bool, usize, u64)>,
+) -> Option<String> {
+    let mut departed = [Vec::new(), Vec::new()];
+    let (mut state, mut now) = (State::new(&quotas[..1]), START);
+    for (number, (which, requests, span)) in (1..).zip(steps) {
+        now += span;
+        let which = usize::from(which);
+        state.continue_as(&quotas[which..=which], now);
+        let mut take = call(which as u64, number, 0, requests);
+        (take.mode, take.guard) = (Mode::Wait, 0);
+        let units = state.take(0, &take, now).granted();
+        if units > 0 {
+            departed[which].push((now - START, units));
+        }
+        super::assert_round_trip(&state);
+    }
+    let mut each = quotas.iter().zip(&departed);
+    each.find_map(|(quota, times)| judge::fault(quota, times))
+}
+
+#[test]
+fn a_window_that_is_taken_over_begins_behind_the_last_one_of_the_process() {
+    let [long, short] = [(20, SECOND), (9, SECOND / 5)];
+    let quotas =
+        [long, short].map(|(limit, window)| Counter::Fixed(Fixed::new(limit, window, false)));
+    let steps = [
+        (false, 1, 0),
+        (true, 1, 900),
+        // The other process begins a window within that of this one.
+        (false, 1, 110),
+        (true, 8, 80),
+        // This window has ended and is forgotten.
+        (false, 0, 15),
+        (true, 1, 5),
+        (true, 7, 95),
+        (true, 9, 5),
+    ];
+    let steps = steps.map(|(which, requests, span)| (which, requests, span * MILLI));
+    assert_eq!(fault_of_either(quotas, steps.into_iter()), None);
 }
 
 #[test]
@@ -170,7 +197,7 @@ fn former_quotas_are_forgotten_once_they_are_over() {
     ];
     let mut state = State::new(&quotas[..1]);
     for (number, quota) in (1..=40).zip(quotas.iter().cycle()) {
-        state.continue_as(std::slice::from_ref(quota));
+        state.continue_as(std::slice::from_ref(quota), START);
         let mut take = call(1, number, 0, 4);
         take.mode = Mode::Wait;
         state.take(0, &take, START);

@@ -89,7 +89,7 @@ proptest! {
         if let Ok(mut state) = State::decode(&value) {
             state.encode();
             state.expires();
-            state.continue_as(&quotas);
+            state.continue_as(&quotas, world.now);
             state.encode();
             for step in 0..4 {
                 let now = world.now + step * 50_000;

@@ -348,7 +348,7 @@ impl History {
         let (now, policy) = (self.now, &self.policies[self.policy]);
         let state = |value: Option<&[u8]>| {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
-            state.continue_as(policy.counters());
+            state.continue_as(policy.counters(), now);
             state.drop_expired(now);
             // Scripts keep the counters of former quotas as they are.
             state.former.iter_mut().for_each(|it| it.drop_expired(now));
