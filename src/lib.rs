@@ -94,8 +94,6 @@
 mod acquire;
 mod algorithm;
 mod backoff;
-#[cfg(feature = "tower")]
-mod body;
 mod charge;
 mod clock;
 mod cost;
@@ -105,8 +103,6 @@ mod error;
 pub mod feedback;
 mod guard;
 pub mod guide;
-#[cfg(feature = "tower")]
-mod headers;
 pub mod key;
 mod limiter;
 mod lock;
@@ -127,12 +123,10 @@ pub mod test_util;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-#[cfg(feature = "tower")]
-pub use self::body::HeldBody;
 #[cfg(feature = "reqwest")]
 pub use self::tower::middleware::ThrottleMiddleware;
 #[cfg(feature = "tower")]
-pub use self::tower::{Throttle, ThrottleLayer, inbound::FailureMode};
+pub use self::tower::{HeldBody, Throttle, ThrottleLayer, inbound::FailureMode};
 pub use self::{
     acquire::{Acquire, Error, ErrorKind, TryAcquire},
     charge::Charge,

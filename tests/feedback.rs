@@ -93,13 +93,12 @@ async fn responses_of_any_type_can_pause() {
             None => Advice::none(),
         });
     let layer = ThrottleLayer::new(build(per_second(10))).key(key::constant("printer"));
-    let service =
-        layer
-            .unreported()
-            .feedback(reader)
-            .layer(service_fn(async |busy: Option<u64>| {
-                Ok::<_, Infallible>(busy)
-            }));
+    let service = layer
+        .unreported()
+        .feedback(move |busy: &_| reader.read(busy))
+        .layer(service_fn(async |busy: Option<u64>| {
+            Ok::<_, Infallible>(busy)
+        }));
     let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");
     print(None).await;
     let start = Instant::now();

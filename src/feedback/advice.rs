@@ -15,7 +15,7 @@ use crate::quota::REQUESTS;
 /// let (pause, reset) = (Duration::from_secs(20), Duration::from_secs(40));
 /// let advice = Advice::pause(pause).and(Advice::remaining(15, reset));
 /// assert_eq!(advice.wait(), Some(pause));
-/// assert_eq!(advice.allowance_of("requests"), Some((15, reset)));
+/// assert_eq!(advice.allowances().next(), Some(("requests", 15, reset)));
 /// ```
 ///
 /// All times count from the moment at which the response was read. The default is [`none`](Advice::none).
@@ -41,10 +41,6 @@ impl Advice {
             cost: Some(cost.into()),
             ..Self::default()
         }
-    }
-
-    pub(crate) fn has_limits(&self) -> bool {
-        self.wait.is_some() || !self.allowances.is_empty()
     }
 
     /// Nothing may depart for so long.
@@ -75,7 +71,8 @@ impl Advice {
     ///
     /// let reset = Duration::from_secs(6);
     /// let advice = Advice::remaining_of("tokens", 0, reset).and(Advice::remaining(15, reset));
-    /// assert_eq!((advice.wait(), advice.allowance_of("tokens")), (None, Some((0, reset))));
+    /// assert_eq!(advice.wait(), None);
+    /// assert!(advice.allowances().eq([("requests", 15, reset), ("tokens", 0, reset)]));
     /// ```
     pub fn remaining_of(unit: impl Into<Cow<'static, str>>, count: u32, within: Duration) -> Self {
         let unit = unit.into();
@@ -119,18 +116,13 @@ impl Advice {
         self.wait
     }
 
-    /// How much of this unit may be spent, at most, and within which time. The time is never zero. Requests are the unit
-    /// `requests`.
-    pub fn allowance_of(&self, unit: &str) -> Option<(u32, Duration)> {
-        self.allowances.get(unit).copied()
-    }
-
     /// The actual cost of the request, if the response states it.
     pub fn cost(&self) -> Option<&Cost> {
         self.cost.as_ref()
     }
 
-    /// All allowances: the unit, how much of it, and within which time.
+    /// The allowances, by unit: how much of it may be spent, at most, and within which time, which is never zero. Requests are
+    /// the unit `requests`.
     pub fn allowances(&self) -> impl Iterator<Item = (&str, u32, Duration)> {
         let allowances = self.allowances.iter();
         allowances.map(|(unit, &(count, within))| (&**unit, count, within))
@@ -161,8 +153,8 @@ mod tests {
         let tokens = Advice::remaining_of("tokens", 0, SECOND);
         let all = five.and(pause).and(tokens);
         assert_eq!(all.wait(), Some(3 * SECOND));
-        assert_eq!(all.allowance_of("requests"), Some((5, SECOND)));
-        assert_eq!(all.allowance_of("tokens"), Some((0, SECOND)));
+        let allowances = [("requests", 5, SECOND), ("tokens", 0, SECOND)];
+        assert!(all.allowances().eq(allowances));
     }
 
     fn advice() -> impl Strategy<Value = Advice> {

@@ -31,7 +31,7 @@ pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
 pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
-    if !advice.has_limits() {
+    if advice.wait().is_none() && advice.allowances().next().is_none() {
         return None;
     }
     let remaining = permit.granted.remaining;

@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Response, StatusCode};
 
-use super::limits;
-use super::lines::Lines;
-use super::number::seconds;
+use super::limits::{self, Limit};
+use super::lines::{Lines, age};
 use super::{Advice, Feedback};
 use crate::quota::REQUESTS;
 
@@ -33,8 +32,8 @@ use crate::quota::REQUESTS;
 ///
 /// # What is read
 ///
-/// [`Retry-After`] on a 429, a 503 and, as GitHub sends it, a 403: a pause of that many seconds, fractions
-/// allowed, or until that date. On other statuses it is no word on limits, and is ignored.
+/// [`Retry-After`] on a 429, a 503 and, as GitHub sends it, a 403: a pause of that many seconds, or until that date. It is
+/// read as any other reset. On other statuses it is no word on limits, and is ignored.
 ///
 /// What remains of a quota, by the first of these forms that is there and not malformed:
 ///
@@ -84,7 +83,7 @@ use crate::quota::REQUESTS;
 /// # Clocks
 ///
 /// Dates and Unix times are measured from the response's own `Date`, so that the clocks of the two hosts
-/// need not agree. Without a `Date`, or with several that differ, they are measured from the system clock.
+/// need not agree. Without a `Date`, they are measured from the system clock. Of several, the first one counts.
 ///
 /// # Values that cannot be trusted
 ///
@@ -158,27 +157,27 @@ impl Headers {
     }
 
     fn read_at(&self, status: StatusCode, headers: &HeaderMap, local: SystemTime) -> Advice {
-        let lines = &Lines::new(headers, local, &self.is_warned);
-        let is_stored = !lines.age().is_zero();
-        let mut limits = match is_stored {
-            true => vec![],
-            false => limits::read(lines),
+        let lines = &Lines {
+            headers,
+            local,
+            is_warned: &self.is_warned,
+        };
+        let mut limits = match age(headers).is_zero() {
+            true => limits::read(lines),
+            false => vec![],
         };
         for limit in &mut limits {
             limit.reset = limit.reset.min(self.longest_pause);
         }
-        let (exhausted, mut left): (Vec<_>, Vec<_>) =
-            limits.into_iter().partition(|limit| limit.remaining == 0);
-
         let retry_after = retry_after(status, lines);
-        if status == StatusCode::FORBIDDEN && retry_after.is_zero() && exhausted.is_empty() {
+        let exhausted = || limits.iter().filter(|limit| limit.remaining == 0);
+        if status == StatusCode::FORBIDDEN && retry_after.is_zero() && exhausted().next().is_none()
+        {
             return Advice::none();
         }
-        let (requests, others): (Vec<_>, Vec<_>) = exhausted
-            .into_iter()
-            .partition(|limit| limit.unit == REQUESTS);
-        let reset = requests.iter().map(|limit| limit.reset).max();
-        let is_stated = others.iter().any(|limit| !limit.reset.is_zero());
+        let of_requests = exhausted().filter(|limit| limit.unit == REQUESTS);
+        let reset = of_requests.map(|limit| limit.reset).max();
+        let is_stated = exhausted().any(|limit| !limit.reset.is_zero());
         let pauses = [
             retry_after,
             reset.unwrap_or_default(),
@@ -190,10 +189,9 @@ impl Headers {
         let stated = pauses.into_iter().find(|pause| !pause.is_zero());
         let pause = stated.unwrap_or_default().min(self.longest_pause);
 
-        if retry_after.is_zero() {
-            left.extend(others);
-        }
-        let left = left.into_iter().filter(|limit| limit.reset > pause);
+        let outlasts =
+            |limit: &Limit| limit.reset > pause && (limit.remaining > 0 || retry_after.is_zero());
+        let left = limits.into_iter().filter(outlasts);
         left.map(|limit| Advice::remaining_of(limit.unit, limit.remaining, limit.reset))
             .fold(Advice::pause(pause), Advice::and)
     }
@@ -222,8 +220,7 @@ impl Feedback<reqwest::Response> for Headers {
 fn retry_after(status: StatusCode, lines: &Lines<'_>) -> Duration {
     match status {
         StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            let wait = |text: &str| seconds(text).or_else(|| lines.until_date(text));
-            let waits = lines.values(RETRY_AFTER.as_str(), wait);
+            let waits = lines.values(RETRY_AFTER.as_str(), |text| lines.until(text));
             waits.into_iter().max().unwrap_or_default()
         }
         _ => Duration::ZERO,

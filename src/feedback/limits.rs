@@ -13,8 +13,7 @@ use crate::quota::{CONCURRENT, REQUESTS};
 const RATE_LIMIT: &str = "ratelimit";
 const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 
-/// The requests that remain, by families of fields. In place of `remaining`, `reset-after` is the time until the reset, and
-/// `reset` its moment. The size of the quota, `limit`, does not matter here.
+/// The requests that remain, by families of headers with one for each number, the newest first.
 const REMAINING: [&str; 3] = [
     "ratelimit-remaining",
     "x-ratelimit-remaining",
@@ -36,9 +35,14 @@ pub(super) struct Limit {
 
 /// The limits by the newest form that is there and well-formed, and those with a unit in the name of their headers.
 pub(super) fn read(lines: &Lines<'_>) -> Vec<Limit> {
-    let limits = structured(lines).or_else(|| of_requests(lines).map(|it| vec![it]));
-    let mut limits = limits.unwrap_or_default();
-    limits.extend(of_units(lines));
+    let of_requests = || {
+        let mut families = REMAINING.iter();
+        let limit = families.find_map(|name| limit(lines, REQUESTS, name))?;
+        Some(vec![limit])
+    };
+    let mut limits = structured(lines).or_else(of_requests).unwrap_or_default();
+    let names = lines.headers.keys();
+    limits.extend(names.filter_map(|name| of_unit(lines, name.as_str())));
     limits
 }
 
@@ -74,36 +78,28 @@ fn service_limits(entries: &[ListEntry], policies: &[ListEntry]) -> Option<Vec<L
     if entries.is_empty() || entries.len() > MOST_VALUES {
         return None;
     }
-    let mut limits = Vec::new();
-    for entry in entries {
+    let limits = entries.iter().map(|entry| {
         let item = item(entry)?;
         item.bare_item.as_string()?;
         let remaining = natural(parameter(item, "r")?)?;
         let reset = parameter(item, "t").map_or(Some(0), natural)?;
         // The draft's text has the plural, and its registry the singular.
-        let unit = match unit(item, policies) {
+        let unit = match unit(&item.bare_item, policies) {
             None | Some("request") => REQUESTS,
             Some(unit) => unit,
         };
         // No reset lifts a limit of requests in progress, which end at any time.
         let reset = if unit == CONCURRENT { 1 } else { reset };
-        limits.push(limit_of(unit, remaining, reset));
-    }
-    Some(limits)
+        Some(limit_of(unit, remaining, reset))
+    });
+    limits.collect()
 }
 
-/// The unit by the first policy that the item is of. Without one it is requests, the draft's default.
-fn unit<'a>(of: &Item, policies: &'a [ListEntry]) -> Option<&'a str> {
+/// The unit by the first policy of this name. Without one it is requests, the draft's default.
+fn unit<'a>(name: &BareItem, policies: &'a [ListEntry]) -> Option<&'a str> {
     let mut policies = policies.iter().take(MOST_VALUES).filter_map(item);
-    let policy = policies.find(|policy| is_of(of, policy))?;
+    let policy = policies.find(|policy| policy.bare_item == *name)?;
     Some(parameter(policy, "qu")?.as_string()?.as_str())
-}
-
-/// Returns true if both have the same name and, if both state one, the same partition key.
-fn is_of(item: &Item, policy: &Item) -> bool {
-    let partitions = (parameter(item, "pk"), parameter(policy, "pk"));
-    item.bare_item == policy.bare_item
-        && !matches!(partitions, (Some(one), Some(another)) if one != another)
 }
 
 /// `None` for an inner list.
@@ -135,57 +131,30 @@ fn text(headers: &HeaderMap, name: &str) -> Vec<u8> {
     lines.collect::<Vec<_>>().join(&b", "[..])
 }
 
-/// The limit of the first family with a header for each number, as they were before `RateLimit` held them all.
-fn of_requests(lines: &Lines<'_>) -> Option<Limit> {
-    REMAINING.iter().find_map(|remaining| {
-        if !lines.headers.contains_key(*remaining) {
-            return None;
-        }
-        let name = |field| remaining.replace("remaining", field);
-        let after = lines.values(&name("reset-after"), seconds);
-        let after = after.into_iter().max();
-        limit(lines, REQUESTS, remaining, &name("reset"), after)
-    })
-}
-
-/// The limits of the families that have a header for each unit: `x-ratelimit-remaining-tokens` and
+/// The limit of a family that has a header for each unit: `x-ratelimit-remaining-tokens` or
 /// `anthropic-ratelimit-tokens-remaining`.
-fn of_units(lines: &Lines<'_>) -> impl Iterator<Item = Limit> {
-    lines.headers.keys().filter_map(move |name| {
-        let name = name.as_str();
-        let of_anthropic = || {
-            name.strip_prefix("anthropic-ratelimit-")?
-                .strip_suffix("-remaining")
-        };
-        let (suffix, reset) = match name.strip_prefix("x-ratelimit-remaining-") {
-            Some(suffix) => (suffix, format!("x-ratelimit-reset-{suffix}")),
-            None => {
-                let unit = of_anthropic()?;
-                (unit, format!("anthropic-ratelimit-{unit}-reset"))
-            }
-        };
-        let period = |unit: &&str| suffix.strip_prefix(*unit).unwrap_or("-");
-        let unit = UNITS.iter().find(|unit| PERIODS.contains(&period(unit)))?;
-        limit(lines, unit, name, &reset, None)
-    })
+fn of_unit(lines: &Lines<'_>, name: &str) -> Option<Limit> {
+    let suffix = match name.strip_prefix("x-ratelimit-remaining-") {
+        Some(suffix) => suffix,
+        None => name
+            .strip_prefix("anthropic-ratelimit-")?
+            .strip_suffix("-remaining")?,
+    };
+    let period = |unit: &&str| suffix.strip_prefix(*unit).unwrap_or("-");
+    let unit = UNITS.iter().find(|unit| PERIODS.contains(&period(unit)))?;
+    limit(lines, unit, name)
 }
 
-/// A limit that is reset after a time, or else at a moment.
-fn limit(
-    lines: &Lines<'_>,
-    unit: &'static str,
-    remaining: &str,
-    at: &str,
-    after: Option<Duration>,
-) -> Option<Limit> {
-    let remaining = lines.values(remaining, count).into_iter().min()?;
-    let until = || {
-        let resets = lines.values(at, |text| lines.until_reset(text));
-        resets.into_iter().max()
-    };
+/// A limit of which this header says what remains. In place of `remaining`, `reset-after` is the time until the reset, and
+/// `reset` its moment. The size of the quota, `limit`, does not matter here.
+fn limit(lines: &Lines<'_>, unit: &'static str, name: &str) -> Option<Limit> {
+    let remaining = lines.values(name, count).into_iter().min()?;
+    let named = |field| name.replace("remaining", field);
+    let after = lines.values(&named("reset-after"), seconds).into_iter();
+    let until = lines.values(&named("reset"), |text| lines.until(text));
     Some(Limit {
         unit: unit.into(),
         remaining,
-        reset: after.or_else(until)?,
+        reset: after.max().or(until.into_iter().max())?,
     })
 }

@@ -1,11 +1,10 @@
 //! The headers of a response, which may be malformed, and the time at its origin: [`Lines`].
 
-use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::HeaderMap;
 use http::header::{AGE, DATE};
+use http::{HeaderMap, HeaderName};
 
 use super::number::seconds;
 use crate::quota::parse_duration;
@@ -29,27 +28,12 @@ pub(super) const MOST_VALUES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     pub(super) headers: &'a HeaderMap,
-    local: SystemTime,
+    pub(super) local: SystemTime,
     /// Whether a malformed header was reported before.
-    is_warned: &'a AtomicBool,
-    /// The time at the origin, once it is needed: a response may name many moments.
-    now: OnceCell<Duration>,
+    pub(super) is_warned: &'a AtomicBool,
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn new(
-        headers: &'a HeaderMap,
-        local: SystemTime,
-        is_warned: &'a AtomicBool,
-    ) -> Self {
-        Self {
-            headers,
-            local,
-            is_warned,
-            now: OnceCell::new(),
-        }
-    }
-
+impl Lines<'_> {
     /// The values of all lines of a header. A line is one value, or several with commas between them; it is
     /// left out if any of them is malformed.
     pub(super) fn values<T>(&self, name: &str, value: impl Fn(&str) -> Option<T>) -> Vec<T> {
@@ -77,59 +61,52 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The time until an HTTP date of any of the three formats.
-    pub(super) fn until_date(&self, text: &str) -> Option<Duration> {
-        Some(date(text)?.saturating_sub(self.now()))
-    }
-
-    /// The time until a date such as `2023-11-14T22:13:50.5Z`.
-    fn until_utc(&self, text: &str) -> Option<Duration> {
-        let date = humantime::parse_rfc3339(text).ok()?;
-        Some(since_epoch(date).saturating_sub(self.now()))
-    }
-
     /// The time until a reset: seconds from now, seconds or milliseconds of the Unix clock, a duration with units, or a
     /// date of HTTP or of RFC 3339 in UTC.
-    pub(super) fn until_reset(&self, text: &str) -> Option<Duration> {
-        let Some(number) = seconds(text) else {
-            let dated = || self.until_date(text).or_else(|| self.until_utc(text));
-            return parse_duration(text).ok().or_else(dated);
+    pub(super) fn until(&self, text: &str) -> Option<Duration> {
+        let at = match seconds(text) {
+            Some(number) => match number.as_secs() {
+                ..UNIX_SECONDS => return Some(number),
+                UNIX_SECONDS..UNIX_MILLIS => number,
+                UNIX_MILLIS.. => number / 1000,
+            },
+            None => match parse_duration(text) {
+                Ok(duration) => return Some(duration),
+                Err(_) => date(text).or_else(|| utc(text))?,
+            },
         };
-        let unix = match number.as_secs() {
-            ..UNIX_SECONDS => return Some(number),
-            UNIX_SECONDS..UNIX_MILLIS => number,
-            UNIX_MILLIS.. => number / 1000,
-        };
-        Some(unix.saturating_sub(self.now()))
+        Some(at.saturating_sub(self.now()))
     }
 
-    /// The time at the origin since the Unix epoch, by the response's `Date`, or by the local clock where that is missing or in doubt.
+    /// The time at the origin since the Unix epoch, by the response's `Date`, or by the local clock without one.
     fn now(&self) -> Duration {
-        *self.now.get_or_init(|| {
-            let dates = self.values(DATE.as_str(), date);
-            match dates.first() {
-                Some(first) if dates.iter().all(|date| date == first) => {
-                    first.saturating_add(self.age())
-                }
-                _ => since_epoch(self.local),
-            }
-        })
-    }
-
-    /// How long the response has been in caches, as [RFC 9111] has it: the first of several counts.
-    ///
-    /// [RFC 9111]: https://www.rfc-editor.org/rfc/rfc9111#section-5.1
-    pub(super) fn age(&self) -> Duration {
-        let line = self.headers.get(AGE).and_then(|line| line.to_str().ok());
-        let first = line.and_then(|line| line.split(',').next());
-        first
-            .and_then(|age| seconds(age.trim()))
-            .unwrap_or_default()
+        match first(self.headers, DATE).and_then(date) {
+            Some(date) => date.saturating_add(age(self.headers)),
+            None => since_epoch(self.local),
+        }
     }
 }
 
+/// How long the response has been in caches, as [RFC 9111] has it: the first of several counts.
+///
+/// [RFC 9111]: https://www.rfc-editor.org/rfc/rfc9111#section-5.1
+pub(super) fn age(headers: &HeaderMap) -> Duration {
+    let age = first(headers, AGE).and_then(|line| line.split(',').next());
+    age.and_then(|age| seconds(age.trim())).unwrap_or_default()
+}
+
+fn first(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// An HTTP date of any of the three formats.
 fn date(text: &str) -> Option<Duration> {
     httpdate::parse_http_date(text).ok().map(since_epoch)
+}
+
+/// A date such as `2023-11-14T22:13:50.5Z`.
+fn utc(text: &str) -> Option<Duration> {
+    humantime::parse_rfc3339(text).ok().map(since_epoch)
 }
 
 fn since_epoch(time: SystemTime) -> Duration {

@@ -20,8 +20,6 @@
 //! assert_eq!(Headers::new().read(&served), Advice::remaining(15, Duration::from_secs(40)));
 //! ```
 
-use std::sync::Arc;
-
 use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::permit::Permit;
@@ -73,12 +71,6 @@ pub trait Feedback<R> {
 impl<R, F: Fn(&R) -> Advice> Feedback<R> for F {
     fn read(&self, response: &R) -> Advice {
         self(response)
-    }
-}
-
-impl<R, F: Feedback<R> + ?Sized> Feedback<R> for Arc<F> {
-    fn read(&self, response: &R) -> Advice {
-        (**self).read(response)
     }
 }
 

@@ -3,15 +3,14 @@
 use std::iter::repeat;
 use std::time::Duration;
 
-/// A number of seconds; what is shorter than a nanosecond is rounded up.
+/// A number of seconds; what is shorter than a nanosecond is left out.
 pub(super) fn seconds(text: &str) -> Option<Duration> {
     let (whole, fraction) = decimal(text)?;
     // Digits are no number only if they are too many.
     let whole = whole.parse().unwrap_or(u64::MAX);
     let nanos = fraction.bytes().chain(repeat(b'0')).take(9);
     let nanos = nanos.fold(0, |nanos, digit| 10 * nanos + u32::from(digit - b'0'));
-    let is_longer = fraction.bytes().skip(9).any(|digit| digit != b'0');
-    Some(Duration::new(whole, nanos).saturating_add(Duration::from_nanos(is_longer.into())))
+    Some(Duration::new(whole, nanos))
 }
 
 /// An amount; what is less than a whole one is none.
@@ -35,13 +34,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_rounded_up_to_nanoseconds_and_counts_are_rounded_down() {
+    fn seconds_are_rounded_down_to_nanoseconds_and_counts_to_whole_ones() {
         for (text, nanos, expected) in [
             ("007", 7_000_000_000, 7),
             ("598.0", 598_000_000_000, 598),
-            ("0.1234567890", 123_456_789, 0),
-            ("0.1234567891", 123_456_790, 0),
-            ("1.9999999999", 2_000_000_000, 1),
+            ("0.1234567891", 123_456_789, 0),
+            ("1.9999999999", 1_999_999_999, 1),
         ] {
             assert_eq!(seconds(text), Some(Duration::from_nanos(nanos)), "{text}");
             assert_eq!(count(text), Some(expected), "{text}");

@@ -24,11 +24,12 @@ pub trait Direction<S: Service<Q>, Q> {
     /// Asks for the permit of a request; `None` if it needs none.
     fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error>;
 
-    /// Answers a request that gets no permit. `None` if it goes on waiting, or departs without one.
+    /// Answers a request that gets no permit, or that has lost its place since the service was called and waits no more.
+    /// `None` if it goes on waiting, or without a permit.
     fn refuse(
         &self,
         error: Error,
-        waiting: &mut Waiting<S, Q>,
+        waiting: Option<&mut Waiting<S, Q>>,
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, Self::Error>>;
 
@@ -41,13 +42,6 @@ pub trait Direction<S: Service<Q>, Q> {
 
     /// Converts an error of the service inside. The request may have a permit.
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> Self::Error;
-
-    /// The answer to a request that is dropped, as its place is lost.
-    fn abort(
-        &self,
-        departed: Option<Departed>,
-        error: Error,
-    ) -> Result<Self::Response, Self::Error>;
 }
 
 /// The permit by which a request departed, or the reason why it passed without one.
@@ -108,11 +102,17 @@ where
     L: Direction<S, Q>,
 {
     pub(super) fn new(service: S, is_shared: bool, request: Q, layer: Arc<L>) -> Self {
-        let admitted = layer.admit(&request);
-        let waiting = Waiting::new(service, is_shared, request, admitted);
-        let stage = Stage::Waiting { waiting };
+        let waiting = Waiting {
+            service,
+            is_shared,
+            admitted: layer.admit(&request),
+            request: Some(request),
+            expires: None,
+            expired: false,
+            let_go: false,
+        };
         Self {
-            stage,
+            stage: Stage::Waiting { waiting },
             departed: None,
             layer,
         }
@@ -141,7 +141,7 @@ where
                         break Err(layer.fail(None, error));
                     }
                     Err(Stopped::Refused(error)) => {
-                        if let Some(answer) = layer.refuse(error, waiting, departed) {
+                        if let Some(answer) = layer.refuse(error, Some(waiting), departed) {
                             break answer;
                         }
                     }
@@ -155,7 +155,10 @@ where
                                 return Poll::Pending;
                             };
                             let lost = Error::lost_place(ready!(permit.poll_lost(cx)));
-                            break layer.abort(departed.take(), lost);
+                            match layer.refuse(lost, None, departed) {
+                                Some(answer) => break answer,
+                                None => continue,
+                            }
                         }
                     };
                     match layer.complete(departed, response) {

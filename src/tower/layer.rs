@@ -18,7 +18,6 @@ use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Advice, Applying, Feedback, Headers, NoFeedback};
 use crate::key::{KeyExtractor, With};
 use crate::limiter::{ByRules, Limiter};
-use crate::permit::Permit;
 use crate::priority::{Priority, Share};
 
 /// Delays requests until the limiter lets them depart.
@@ -117,11 +116,7 @@ impl ThrottleLayer {
     /// # }
     /// ```
     pub fn inbound<K>(self, key: K, failure_mode: FailureMode) -> InboundLayer<K> {
-        ThrottleLayer {
-            limiter: self.limiter,
-            key,
-            direction: Inbound::new(failure_mode),
-        }
+        self.map_all(|_, _| (key, Inbound::new(failure_mode)))
     }
 }
 
@@ -129,7 +124,7 @@ impl<D> ThrottleLayer<ByRules, D> {
     /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
     /// has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, D> {
-        self.map_key(|_| key)
+        self.map_all(|_, direction| (key, direction))
     }
 }
 
@@ -193,14 +188,15 @@ impl<K, D> ThrottleLayer<K, D> {
     where
         W: Fn(&Q) -> RequestOptions + Clone,
     {
-        self.map_key(|key| With { key, set })
+        self.map_all(|key, direction| (With { key, set }, direction))
     }
 
-    fn map_key<L>(self, map: impl FnOnce(K) -> L) -> ThrottleLayer<L, D> {
+    pub(super) fn map_all<L, E>(self, change: impl FnOnce(K, D) -> (L, E)) -> ThrottleLayer<L, E> {
+        let (key, direction) = change(self.key, self.direction);
         ThrottleLayer {
             limiter: self.limiter,
-            key: map(self.key),
-            direction: self.direction,
+            key,
+            direction,
         }
     }
 
@@ -261,15 +257,13 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     where
         F: Feedback<A> + Clone,
     {
-        self.map(|report, feedback| {
-            let feedback = move |response: &A| {
-                let advice = feedback.read(response);
-                match settle(response) {
-                    Some(cost) => advice.and(Advice::settle(cost)),
-                    None => advice,
-                }
-            };
-            (report, feedback)
+        let feedback = self.direction.feedback.clone();
+        self.feedback(move |response: &A| {
+            let advice = feedback.read(response);
+            match settle(response) {
+                Some(cost) => advice.and(Advice::settle(cost)),
+                None => advice,
+            }
         })
     }
 
@@ -354,14 +348,10 @@ where
     fn refuse(
         &self,
         error: Error,
-        _: &mut Waiting<S, Q>,
+        _: Option<&mut Waiting<S, Q>>,
         _: &mut Option<Departed>,
     ) -> Option<Result<R::Response, BoxError>> {
         Some(Err(error.into()))
-    }
-
-    fn abort(&self, _: Option<Departed>, error: Error) -> Result<R::Response, BoxError> {
-        Err(error.into())
     }
 
     fn complete(
@@ -373,7 +363,10 @@ where
             return (self.direction.report.report(response, None), None);
         };
         let advice = self.direction.feedback.read(&response);
-        self.direction.complete(permit, &advice, response)
+        let admission = Admission::new(permit, advice.cost());
+        let applying = feedback::apply(permit, &advice);
+        let response = self.direction.report.report(response, Some(admission));
+        (response, applying)
     }
 
     fn fail(&self, departed: Option<Departed>, error: S::Error) -> BoxError {
@@ -385,23 +378,6 @@ where
             permit.forfeit();
         }
         error
-    }
-}
-
-impl<R, F> Outbound<R, F> {
-    /// Adds to the response how its request departed, and applies what it says.
-    pub(super) fn complete<A>(
-        &self,
-        permit: &mut Permit,
-        advice: &Advice,
-        response: A,
-    ) -> (R::Response, Option<Applying>)
-    where
-        R: Report<A>,
-    {
-        let admission = Admission::new(permit, advice.cost());
-        let applying = feedback::apply(permit, advice);
-        (self.report.report(response, Some(admission)), applying)
     }
 }
 

@@ -1,16 +1,14 @@
 //! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
 
-use std::fmt;
-
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::layer::{Outbound, ThrottleLayer};
-use super::report::InExtensions;
+use super::report::{Admission, InExtensions, Report as _};
 use crate::acquire::{Error, unless_lost};
 use crate::cost::RequestOptions;
-use crate::feedback::{Advice, Feedback, Headers};
+use crate::feedback::{self, Advice, Feedback, Headers};
 use crate::key::KeyExtractor;
 use crate::limiter::ByRules;
 
@@ -128,48 +126,30 @@ where
         let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
         let answered = unless_lost(next.run(request, extensions), |cx| permit.poll_lost(cx));
-        let response = match answered.await.map_err(refused)? {
-            Ok(response) => response,
-            Err(error) => {
-                if let reqwest_middleware::Error::Reqwest(error) = &error
-                    && self.direction.refunds_unsent
-                    && error.is_connect()
-                {
-                    permit.forfeit();
-                }
-                return Err(error);
-            }
-        };
+        let answer = answered.await.map_err(refused)?;
+        if let Err(error) = &answer
+            && self.direction.refunds_unsent
+            && error.is_connect()
+        {
+            permit.forfeit();
+            return answer;
+        }
+        let response = answer?;
         // The response of another host, to which the client was redirected, says nothing of this key.
         let advice = match response.url().origin() == origin {
             true => self.direction.feedback.read(&response),
             false => Advice::none(),
         };
+        let admission = Admission::new(&mut permit, advice.cost());
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
-        let (response, applying) = self.direction.complete(&mut permit, &advice, response);
-        if let Some(applying) = applying {
+        if let Some(applying) = feedback::apply(&permit, &advice) {
             let _ = applying.await;
         }
-        Ok(response)
+        Ok(InExtensions.report(response, Some(admission)))
     }
 }
 
+/// Names the error as its own source, as the middleware of others may show nothing but the sources of an error.
 fn refused(error: Error) -> reqwest_middleware::Error {
-    reqwest_middleware::Error::middleware(Refused(error))
-}
-
-/// Names the error as its source, as the middleware of others may show nothing but the sources of an error.
-#[derive(Debug)]
-struct Refused(Error);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Refused {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
+    anyhow::Error::new(error.clone()).context(error).into()
 }

@@ -1,5 +1,6 @@
 //! Layers for tower services: [`ThrottleLayer`] delays the requests of a client, and [`inbound`] protects a server.
 
+mod body;
 mod future;
 pub mod inbound;
 mod layer;
@@ -10,6 +11,7 @@ mod service;
 mod waiting;
 
 pub use self::{
+    body::HeldBody,
     future::ResponseFuture,
     layer::{Outbound, ThrottleLayer},
     report::{Admission, InExtensions, NoReport, Report},

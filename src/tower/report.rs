@@ -2,9 +2,8 @@
 
 use http::{Extensions, Response};
 
-#[cfg(feature = "reqwest")]
-use crate::body;
-use crate::body::HeldBody;
+use super::body::HeldBody;
+
 use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::feedback;
@@ -66,7 +65,7 @@ impl Admission {
     }
 
     /// Returns the place.
-    fn put_into(self, extensions: &mut Extensions) -> Option<Place> {
+    pub(super) fn put_into(self, extensions: &mut Extensions) -> Option<Place> {
         extensions.insert(self.departure);
         if let Some(charge) = self.charge {
             extensions.insert(charge);
@@ -111,7 +110,7 @@ impl Report<reqwest::Response> for InExtensions {
         admission: Option<Admission>,
     ) -> Self::Response {
         let place = admission.and_then(|it| it.put_into(response.extensions_mut()));
-        body::hold(response, place)
+        super::body::hold(response, place)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{fmt, mem};
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{self, OwnedMutexGuard};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -30,23 +30,6 @@ pub struct Throttle<S, L = ThrottleLayer> {
     pub(super) layer: Arc<L>,
     /// Whether the clones of the inner service are one service.
     pub(super) is_shared: bool,
-}
-
-impl<S, L> Throttle<S, L> {
-    /// The service inside.
-    pub fn inner(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service inside, to change it.
-    pub fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service inside, without the throttle.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
 }
 
 impl<S, L, Q> Service<Q> for Throttle<S, L>
@@ -81,7 +64,7 @@ impl<S, L: Clone> Layer<S> for SharedLayer<L> {
         Throttle {
             inner: Shared {
                 service: Arc::new(Mutex::new(inner)),
-                turns: Arc::new(Semaphore::new(1)),
+                turns: Arc::default(),
                 turn: Turn::None,
             },
             layer: Arc::new(self.0.clone()),
@@ -98,16 +81,14 @@ pub struct Shared<S> {
     service: Arc<Mutex<S>>,
     /// The one turn to lock the service for longer than a moment. Waiting for it does not name the type of the service, which
     /// a spawned task could not prove to be `Send` then.
-    turns: Arc<Semaphore>,
+    turns: Arc<sync::Mutex<()>>,
     turn: Turn,
 }
 
 enum Turn {
     None,
-    Waiting(
-        Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
-    ),
-    Held(OwnedSemaphorePermit),
+    Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send + Sync>>),
+    Held(OwnedMutexGuard<()>),
 }
 
 impl<Q, S: Service<Q> + Send> Service<Q> for Shared<S> {
@@ -118,11 +99,8 @@ impl<Q, S: Service<Q> + Send> Service<Q> for Shared<S> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
             self.turn = match &mut self.turn {
-                Turn::None => Turn::Waiting(Box::pin(self.turns.clone().acquire_owned())),
-                Turn::Waiting(turn) => {
-                    let turn = ready!(turn.as_mut().poll(cx));
-                    Turn::Held(turn.expect("the semaphore is never closed"))
-                }
+                Turn::None => Turn::Waiting(Box::pin(self.turns.clone().lock_owned())),
+                Turn::Waiting(turn) => Turn::Held(ready!(turn.as_mut().poll(cx))),
                 Turn::Held(_) => return self.service.lock().poll_ready(cx),
             };
         }

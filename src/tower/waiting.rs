@@ -9,7 +9,6 @@ use tower_service::Service;
 
 use super::future::Departed;
 use crate::acquire::{Acquire, Error};
-use crate::permit::Permit;
 
 /// Why a request does not depart.
 #[derive(Debug)]
@@ -26,38 +25,18 @@ pub(super) enum Stopped<E> {
 /// Its parts stay in their places until they are used, as moving them takes longer than the rest.
 #[derive(Debug)]
 pub struct Waiting<S, Q> {
-    service: S,
+    pub(super) service: S,
     /// Whether the clones of the service are one service.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     /// Until the service is called.
     pub(super) request: Option<Q>,
     /// `None` for a request that is exempt, or the reason why the request is refused without asking for a permit.
     pub(super) admitted: Result<Option<Acquire>, Error>,
-    expires: Option<Pin<Box<Sleep>>>,
+    pub(super) expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
-    expired: bool,
+    pub(super) expired: bool,
     /// Whether the service was ready once, and was released because the request had no permit.
-    let_go: bool,
-}
-
-impl<S, Q> Waiting<S, Q> {
-    #[inline]
-    pub(super) fn new(
-        service: S,
-        is_shared: bool,
-        request: Q,
-        admitted: Result<Option<Acquire>, Error>,
-    ) -> Self {
-        Self {
-            service,
-            is_shared,
-            request: Some(request),
-            admitted,
-            expires: None,
-            expired: false,
-            let_go: false,
-        }
-    }
+    pub(super) let_go: bool,
 }
 
 impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
@@ -84,7 +63,9 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
         while let Ok(Some(_)) = self.admitted {
-            if permit(departed).is_some_and(Permit::is_valid) {
+            if let Some(Ok(permit)) = departed
+                && permit.is_valid()
+            {
                 return Poll::Ready(Ok(()));
             }
             self.acquire_again(departed);
@@ -126,7 +107,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
 
     /// Gives the permit back once it has expired.
     fn let_permit_expire(&mut self, departed: &mut Option<Departed>, cx: &mut Context<'_>) {
-        let Some(permit) = permit(departed) else {
+        let Some(Ok(permit)) = departed else {
             return;
         };
         let at = permit.granted.turn.until;
@@ -148,8 +129,4 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
             acquire.again(expired);
         }
     }
-}
-
-fn permit(departed: &Option<Departed>) -> Option<&Permit> {
-    departed.as_ref()?.as_ref().ok()
 }

@@ -108,7 +108,7 @@ async fn the_headers_follow_the_quotas() {
 async fn a_closure_answers_instead_and_the_headers_stay() {
     let layer = by_client(&limiter(Quota::per_hour(1))).refusal(|refused: &Refused| {
         let (policy, key) = (refused.policy(), refused.key().expect("a key"));
-        assert!(refused.error().is_limited() && refused.reset() >= refused.delay());
+        assert!(refused.error().is_limited() && refused.delay().is_some());
         let text = format!("{} {key}", policy.label());
         let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
         response.body(Body::from(text)).expect("a response")

@@ -98,14 +98,12 @@ fn all_forms_of_limits_and_resets_are_read() {
         200 => ratelimit: "a";r=0;t=2 | ratelimit: "b";r=3;t=4 => pause 2s, 3 in 4s
         200 => ratelimit: "a";r=999999999999999;t=999999999999999 => 4294967295 in 3600s
         200 => ratelimit: reset=30;a | ratelimit: remaining=50 | ratelimit: policy="x" => 50 in 30s
-        # The unit is that of the policy of the same name and partition.
+        # The unit is that of the first policy of the same name.
         200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;w=1;qu="requests" => 7 in 1s
         200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9, "a";q=9;qu="content-bytes" => 7 in 1s
         200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;qu=content-bytes => 7 in 1s
         200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;qu="content-bytes", => 7 in 1s
-        200 => ratelimit: "a";r=7;t=1;pk=:QQ==: | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b" => 7 b in 1s
-        200 => ratelimit: "a";r=7;t=1;pk=:Qg==: | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b", "a";q=9;pk=:Qg==: => 7 in 1s
-        200 => ratelimit: "a";r=7;t=1 | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b" => 7 b in 1s
+        200 => ratelimit: "a";r=7;t=1;pk=:Qg==: | ratelimit-policy: "a";q=9;pk=:QQ==:;qu="b" => 7 b in 1s
         # The fewest and the longest delay count; one number alone, or of two families, is no limit.
         200 => x-ratelimit-remaining: 7 | x-ratelimit-reset: 1700000030 | x-ratelimit-reset-after: 20 => 7 in 20s
         200 => x-ratelimit-remaining: 7 | x-ratelimit-reset: 1700000030 | x-ratelimit-reset-after: -20 => 7 in 30s
@@ -116,13 +114,13 @@ fn all_forms_of_limits_and_resets_are_read() {
         200 => ratelimit: -1 | ratelimit-remaining: 3 | ratelimit-reset: 1 | x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 => 3 in 1s
         200 => ratelimit-remaining: -1 | ratelimit-reset: 1 | x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 => 4 in 1s
         200 => x-ratelimit-remaining: 4 | x-ratelimit-reset: 1 | x-rate-limit-remaining: 5 | x-rate-limit-reset: 1 => 4 in 1s
-        # The date of the response is now at the origin, unless it is in doubt.
+        # The date of the response is now at the origin.
         503 => retry-after: Sun, 06 Nov 1994 08:49:38 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | date: Sun Nov  6 08:49:37 1994 => pause 1s
         503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: 60, 0 => pause 60s
         503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: 0 | age: 60 => pause 120s
         503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | age: old => pause 120s
         503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Mon, 06 Nov 1994 08:49:37 GMT => none
-        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | date: Sun, 06 Nov 1994 08:49:38 GMT => none
+        503 => retry-after: Sun, 06 Nov 1994 08:51:37 GMT | date: Sun, 06 Nov 1994 08:49:37 GMT | date: Sun, 06 Nov 1994 08:49:38 GMT => pause 120s
     "#;
     check(&Headers::new(), cases);
     let reader = Headers::new().longest_pause(Duration::MAX);

@@ -10,22 +10,22 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tower_service::Service;
 
+use super::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use super::problem::ProblemDetails;
 use super::refused::{FailureMode, Refusal, Refused};
-use crate::acquire::{Acquire, Cause, Error, ErrorKind};
+use crate::acquire::{Acquire, Cause, Error};
 use crate::algorithm::Costs;
-use crate::body::HeldBody;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
 use crate::feedback::Applying;
-use crate::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
 use crate::key::{KeyExtractor, NoKeyCause};
-use crate::permit::Permit;
+use crate::permit::{Permit, Place};
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
+use crate::tower::body::HeldBody;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::waiting::Waiting;
-use crate::tower::{Admission, InExtensions, Report as _, ThrottleLayer};
+use crate::tower::{Admission, ThrottleLayer};
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -150,14 +150,7 @@ impl<K, F> InboundLayer<K, F> {
     ///
     /// A closure takes the [`Refused`] and yields a response: see [`Refusal`](super::Refusal).
     pub fn refusal<G>(self, refusal: G) -> InboundLayer<K, G> {
-        ThrottleLayer {
-            limiter: self.limiter,
-            key: self.key,
-            direction: Inbound {
-                refusal,
-                options: self.direction.options,
-            },
-        }
+        self.map_all(|key, Inbound { options, .. }| (key, Inbound { refusal, options }))
     }
 
     /// Sets which requests count, by the heads of their responses. Default: every request counts.
@@ -244,77 +237,62 @@ where
     fn refuse(
         &self,
         error: Error,
-        waiting: &mut Waiting<S, Request<Q>>,
+        waiting: Option<&mut Waiting<S, Request<Q>>>,
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, S::Error>> {
-        if let Ok(Some(acquire)) = &mut waiting.admitted
-            && acquire.again_without_waiting(&error)
-        {
-            return None;
+        let Inbound { refusal, options } = &self.direction;
+        let (mut acquire, mut request) = (None, None);
+        if let Some(waiting) = waiting {
+            if let Ok(Some(acquire)) = &mut waiting.admitted
+                && acquire.again_without_waiting(&error)
+            {
+                return None;
+            }
+            acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
+            request = waiting.request.as_mut();
         }
-        let fails_open =
-            error.is_store() && self.direction.options.failure_mode == FailureMode::Open;
-        let acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
-        let is_busy = |it: &Acquire| is_busy(&error, it.cost_of_request());
-        let busy = acquire.as_ref().is_some_and(is_busy);
-        let busy = busy.then_some(self.direction.options.busy_status);
-        let key = acquire.map(|acquire| acquire.key().clone());
+        let permit = departed.take().and_then(Result::ok);
+        let key = acquire.as_ref().map(Acquire::key);
+        let key = key.or(permit.as_ref().map(Permit::key)).cloned();
+        let busy = acquire.and_then(|it| options.busy_status_of(&error, it.cost_of_request()));
+        let fails_open = error.is_store() && options.failure_mode == FailureMode::Open;
         let refused = Refused {
-            key: key.filter(|_| error.kind() != ErrorKind::EmptyKey),
+            key: key.filter(|key| !key.as_str().is_empty()),
             error,
-            is_enforced: !self.direction.options.observe_only && !fails_open,
+            is_enforced: !options.observe_only && !fails_open,
             busy,
         };
-        if let Some(on_refused) = &self.direction.options.on_refused {
+        if let Some(on_refused) = &options.on_refused {
             on_refused(&refused);
         }
         if !refused.is_enforced {
-            if let Some(request) = &mut waiting.request {
+            if let Some(request) = request {
                 request.extensions_mut().insert(refused.clone());
             }
             *departed = Some(Err(Box::new(refused)));
             return None;
         }
-        Some(Ok(self.direction.answer(refused)))
+        let (mut head, body) = refusal.answer(&refused).into_parts();
+        self.direction.explain(refused, &mut head);
+        Some(Ok(Response::from_parts(head, body.into())))
     }
 
-    fn abort(&self, departed: Option<Departed>, error: Error) -> Result<Self::Response, S::Error> {
-        let permit = departed.and_then(Result::ok);
-        let refused = Refused {
-            key: permit.map(|permit| permit.key().clone()),
-            error,
-            is_enforced: true,
-            busy: None,
-        };
-        if let Some(on_refused) = &self.direction.options.on_refused {
-            on_refused(&refused);
-        }
-        Ok(self.direction.answer(refused))
-    }
-
-    /// Gives the departure back if the response does not count.
     fn complete(
         &self,
         departed: &mut Option<Departed>,
-        mut response: Response<B>,
+        response: Response<B>,
     ) -> (Self::Response, Option<Applying>) {
-        let admission = match departed.take() {
-            Some(Ok(permit)) => {
-                let mut counts = true;
-                if let Some(charge_when) = &self.direction.options.charge_when {
-                    let (head, body) = response.into_parts();
-                    counts = charge_when(&head);
-                    response = Response::from_parts(head, body);
-                }
-                Some(self.direction.admit(permit, &mut response, counts))
-            }
+        let (mut head, body) = response.into_parts();
+        let place = match departed.take() {
+            Some(Ok(permit)) => self.direction.charge(permit, &mut head),
             Some(Err(refused)) => {
-                self.direction.explain(*refused, &mut response);
+                self.direction.explain(*refused, &mut head);
                 None
             }
             None => None,
         };
-        (InExtensions.report(response, admission), None)
+        let body = HeldBody::new(body, place);
+        (Response::from_parts(head, body), None)
     }
 
     fn fail(&self, _: Option<Departed>, error: S::Error) -> S::Error {
@@ -323,8 +301,11 @@ where
 }
 
 impl<F> Inbound<F> {
-    /// Adds to the response how the key stands, and charges its request.
-    fn admit<B>(&self, mut permit: Permit, response: &mut Response<B>, counts: bool) -> Admission {
+    /// Adds to the response how the key stands, and charges its request, or gives its departure back if it does not count.
+    /// Returns its place.
+    fn charge(&self, mut permit: Permit, head: &mut Parts) -> Option<Place> {
+        let charge_when = self.options.charge_when.as_ref();
+        let counts = charge_when.is_none_or(|charge_when| charge_when(head));
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
@@ -332,32 +313,22 @@ impl<F> Inbound<F> {
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
-            self.write(response.headers_mut(), policy, Some(standing));
+            self.write(&mut head.headers, policy, Some(standing));
         }
         // A layer outside may charge in the same units.
-        let actual = response.extensions().get::<Cost>().filter(|_| counts);
+        let actual = head.extensions.get::<Cost>().filter(|_| counts);
         let mut admission = Admission::new(&mut permit, actual);
         if !counts {
             admission.charge = None;
             // Its body may still be in progress.
             Charge::of(&permit).refund();
         }
-        admission
-    }
-
-    /// The answer to a request that is refused.
-    fn answer<B>(&self, refused: Refused) -> Response<HeldBody<B>>
-    where
-        F: Refusal<B>,
-    {
-        let mut response = self.refusal.answer(&refused);
-        self.explain(refused, &mut response);
-        response.map(HeldBody::from)
+        admission.put_into(&mut head.extensions)
     }
 
     /// Adds to the response why its request was refused, or would have been.
-    fn explain<B>(&self, refused: Refused, response: &mut Response<B>) {
-        let headers = response.headers_mut();
+    fn explain(&self, refused: Refused, head: &mut Parts) {
+        let headers = &mut head.headers;
         let (delay, policy) = (refused.delay(), refused.policy());
         let standing = refused.error.snapshot().map(|snapshot| Standing {
             remaining: match policy.has_units() {
@@ -382,7 +353,7 @@ impl<F> Inbound<F> {
             let scheme = HeaderValue::from_static(scheme);
             headers.entry(WWW_AUTHENTICATE).or_insert(scheme);
         }
-        response.extensions_mut().insert(refused);
+        head.extensions.insert(refused);
     }
 
     fn write(&self, headers: &mut HeaderMap, policy: &Policy, standing: Option<Standing>) {
@@ -397,17 +368,16 @@ impl<F> Inbound<F> {
     }
 }
 
-/// Returns true if there is no place for a request of this cost, and room for it in all other units.
-fn is_busy(error: &Error, cost: &Cost) -> bool {
-    let Some(snapshot) = error.snapshot() else {
-        return false;
-    };
-    let Ok(costs) = error.policy().costs_of(cost, None) else {
-        return false;
-    };
-    let mut units = snapshot.all_remaining().zip(costs.0);
-    let is_full = |((unit, left), cost): ((&str, u32), u32)| (unit == CONCURRENT) == (left < cost);
-    error.policy().lease().is_some() && units.all(is_full)
+impl Options {
+    /// The status if there is no place for a request of this cost, and room for it in all other units.
+    fn busy_status_of(&self, error: &Error, cost: &Cost) -> Option<StatusCode> {
+        let (policy, snapshot) = (error.policy(), error.snapshot()?);
+        policy.lease()?;
+        let costs = policy.costs_of(cost, None).ok()?;
+        let mut units = snapshot.all_remaining().zip(costs.0);
+        let is_full = |((unit, left), cost): ((_, u32), u32)| (unit == CONCURRENT) == (left < cost);
+        units.all(is_full).then_some(self.busy_status)
+    }
 }
 
 impl<F> fmt::Debug for Inbound<F> {

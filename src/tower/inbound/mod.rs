@@ -77,6 +77,7 @@
 //! [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 //! [draft-ietf-httpapi-ratelimit-headers-11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 
+mod headers;
 mod layer;
 mod problem;
 mod refused;

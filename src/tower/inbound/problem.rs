@@ -1,7 +1,5 @@
 //! The usual answer: [`ProblemDetails`].
 
-use std::fmt::{self, Write as _};
-
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
@@ -41,37 +39,31 @@ impl<B: From<String>> Refusal<B> for ProblemDetails {
 fn body(refused: &Refused) -> String {
     let status = refused.status();
     if status == StatusCode::TOO_MANY_REQUESTS {
-        let name = Quoted(refused.policy().label());
+        let name = quoted(refused.policy().label());
         return format!(
             r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{name}]}}"#
         );
     }
     // A problem without a type has the title of its status.
-    let title = Quoted(status.canonical_reason().unwrap_or_default());
-    let mut body = format!(r#"{{"title":{title},"status":{}"#, status.as_u16());
-    if let Some(reason) = refused.problem() {
-        // Writing to a `String` does not fail.
-        let _ = write!(body, r#","detail":{}"#, Quoted(reason));
-    }
-    body.push('}');
-    body
+    let title = quoted(status.canonical_reason().unwrap_or_default());
+    let problem = refused.problem();
+    let detail = problem.map(|problem| format!(r#","detail":{}"#, quoted(problem)));
+    let (code, detail) = (status.as_u16(), detail.unwrap_or_default());
+    format!(r#"{{"title":{title},"status":{code}{detail}}}"#)
 }
 
 /// A text as a JSON string ([RFC 8259, section 7](https://www.rfc-editor.org/rfc/rfc8259#section-7)).
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' | '\\' => write!(f, "\\{character}")?,
-                '\0'..='\x1f' => write!(f, "\\u{:04x}", u32::from(character))?,
-                _ => f.write_char(character)?,
-            }
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\0'..='\x1f' => quoted.push_str(&format!("\\u{:04x}", u32::from(character))),
+            _ => quoted.push(character),
         }
-        f.write_char('"')
     }
+    quoted.push('"');
+    quoted
 }
 
 #[cfg(test)]
@@ -83,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_quoted_so_that_it_can_be_read(text in any::<String>()) {
-            let read: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();
+            let read: String = serde_json::from_str(&quoted(&text)).unwrap();
             prop_assert_eq!(read, text);
         }
     }

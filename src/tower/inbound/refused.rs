@@ -57,11 +57,6 @@ impl Refused {
         self.error.snapshot().map(Snapshot::delay)
     }
 
-    /// How long until all units of the quotas are available again; `None` if the delay is.
-    pub fn reset(&self) -> Option<Duration> {
-        self.error.snapshot().map(Snapshot::reset)
-    }
-
     /// What is wrong with the request, if the status is 400 or 401: the [`KeyExtractor`](crate::key::KeyExtractor) says why it has no
     /// key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {

@@ -91,7 +91,7 @@ proptest! {
         for (unit, count, within) in advice.allowances() {
             prop_assert!(count > 0 || unit != REQUESTS);
             prop_assert!(wait < within && within <= reader.longest_pause);
-            prop_assert!(Lines::new(&headers, SystemTime::UNIX_EPOCH, &AtomicBool::default()).age().is_zero());
+            prop_assert!(age(&headers).is_zero());
         }
         if status == StatusCode::TOO_MANY_REQUESTS {
             let has_pause = !reader.unstated_pause.min(reader.longest_pause).is_zero();

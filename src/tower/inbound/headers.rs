@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use http::header::{Entry, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{ListSerializer, StringRef, key_ref};
 
@@ -26,16 +26,16 @@ const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-rese
 
 /// How a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(super) struct Standing {
     /// How much more of each unit may be spent, at least.
-    pub(crate) remaining: Costs,
+    pub(super) remaining: Costs,
     /// By when more may, at the latest, if that is known.
-    pub(crate) more: Option<Duration>,
+    pub(super) more: Option<Duration>,
 }
 
 /// Adds `RateLimit-Policy`, and `RateLimit` if the state of the key is known. Both are lists, so they join those of
 /// other policies.
-pub(crate) fn write_rate_limit(
+pub(super) fn write_rate_limit(
     headers: &mut HeaderMap,
     policy: &Policy,
     standing: Option<Standing>,
@@ -44,13 +44,13 @@ pub(crate) fn write_rate_limit(
     headers.append(RATE_LIMIT_POLICY, described.clone());
     if let Some(Standing { remaining, more }) = standing {
         let mut list = ListSerializer::new();
-        for ((name, unit), remaining) in names(policy).zip(remaining.0) {
+        for ((name, unit, limit), remaining) in whole(policy).zip(remaining.0) {
             // A client may well count what is spent as the difference of the two.
             let item = list
                 .bare_item(string(&name))
-                .parameter(key_ref("r"), remaining.min(limit(policy, unit)));
+                .parameter(key_ref("r"), remaining.min(limit));
             // It is not known when requests in progress end.
-            if let Some(more) = more.filter(|_| policy.units()[unit] != CONCURRENT) {
+            if let Some(more) = more.filter(|_| unit != CONCURRENT) {
                 let _ = item.parameter(key_ref("t"), whole_seconds(more));
             }
         }
@@ -60,8 +60,8 @@ pub(crate) fn write_rate_limit(
 
 /// Writes `X-RateLimit-Limit`, `-Remaining` and `-Reset`. They have room for one policy: fields that are there stay if
 /// they leave less.
-pub(crate) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, standing: Standing) {
-    let limit = limit(policy, 0);
+pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, standing: Standing) {
+    let limit = limits(policy).0[0];
     let remaining = standing.remaining.0[0].min(limit);
     if let Some(theirs) = headers.get(X_RATE_LIMIT_REMAINING) {
         let theirs = theirs.to_str().ok().and_then(|it| it.parse::<u64>().ok());
@@ -78,57 +78,53 @@ pub(crate) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, stand
 }
 
 /// Writes `Retry-After`, unless it is there.
-pub(crate) fn write_retry_after(headers: &mut HeaderMap, delay: Duration) {
-    if let Entry::Vacant(entry) = headers.entry(RETRY_AFTER) {
-        entry.insert(whole_seconds(delay).into());
-    }
+pub(super) fn write_retry_after(headers: &mut HeaderMap, delay: Duration) {
+    let seconds = || whole_seconds(delay).into();
+    headers.entry(RETRY_AFTER).or_insert_with(seconds);
 }
 
-/// The limit of the policy as a whole in this unit.
-fn limit(policy: &Policy, unit: usize) -> u32 {
+/// The limits of the policy as a whole.
+fn limits(policy: &Policy) -> Costs {
     match policy.quotas() {
-        [quota] => quota.limit(),
-        _ => policy.largest_costs().0[unit],
+        [quota] => Costs::from(quota.limit()),
+        _ => policy.largest_costs(),
     }
 }
 
-/// The names of the policy as a whole in each unit, and the number of the unit.
-fn names(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, usize)> {
+/// The policy as a whole in each unit: its name, the unit and the limit.
+fn whole(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, &'static str, u32)> {
     let label = policy.label();
-    policy
-        .units()
-        .iter()
-        .zip(0..)
-        .map(move |(unit, nth)| match nth {
-            0 => (label.into(), nth),
-            _ => (format!("{label}:{unit}").into(), nth),
-        })
+    let units = policy.units().iter().zip(limits(policy).0).enumerate();
+    units.map(move |(nth, (unit, limit))| match nth {
+        0 => (label.into(), *unit, limit),
+        _ => (format!("{label}:{unit}").into(), *unit, limit),
+    })
 }
 
 /// The value of `RateLimit-Policy`: the policy as a whole, and each of several quotas.
 fn describe(policy: &Policy) -> HeaderValue {
-    let mut list = ListSerializer::new();
     let (quotas, window) = match policy.quotas() {
         [quota] => (&[][..], whole_window(quota)),
         quotas => (quotas, None),
     };
-    for (name, unit) in names(policy) {
-        let unit_name = policy.units()[unit];
-        item(&mut list, &name, limit(policy, unit), window, unit_name);
-    }
-    for quota in quotas {
-        let text = quota.to_string();
-        let own = match policy.name() {
-            Some(name) => format!("{name}:{text}"),
-            None => text,
+    let whole = whole(policy).map(|(name, unit, limit)| (name, unit, limit, window));
+    let each = quotas.iter().map(|quota| {
+        let name = match policy.name() {
+            Some(name) => format!("{name}:{quota}"),
+            None => quota.to_string(),
         };
-        item(
-            &mut list,
-            &own,
-            quota.limit(),
-            whole_window(quota),
-            quota.unit_name(),
-        );
+        let window = whole_window(quota);
+        (name.into(), quota.unit_name(), quota.limit(), window)
+    });
+    let mut list = ListSerializer::new();
+    for (name, unit, limit, window) in whole.chain(each) {
+        let mut item = list.bare_item(string(&name)).parameter(key_ref("q"), limit);
+        if unit != REQUESTS {
+            item = item.parameter(key_ref("qu"), string(unit));
+        }
+        if let Some(window) = window {
+            let _ = item.parameter(key_ref("w"), window);
+        }
     }
     value(list.finish())
 }
@@ -148,22 +144,6 @@ fn whole_window(quota: &Quota) -> Option<u32> {
     let window = quota.window();
     let seconds = u32::try_from(window.as_secs()).ok()?;
     (seconds > 0 && window.subsec_nanos() == 0).then_some(seconds)
-}
-
-fn item(
-    list: &mut ListSerializer<String>,
-    name: &str,
-    quota: u32,
-    window: Option<u32>,
-    unit: &str,
-) {
-    let mut item = list.bare_item(string(name)).parameter(key_ref("q"), quota);
-    if unit != REQUESTS {
-        item = item.parameter(key_ref("qu"), string(unit));
-    }
-    if let Some(window) = window {
-        let _ = item.parameter(key_ref("w"), window);
-    }
 }
 
 fn string(name: &str) -> &StringRef {

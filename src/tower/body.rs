@@ -6,10 +6,9 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::BoxError;
 use crate::acquire::Error;
 use crate::permit::Place;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pin_project! {
     /// The body of a response. If a quota [limits](crate::Quota::concurrent) how many requests are in progress, its request is
@@ -17,7 +16,7 @@ pin_project! {
     ///
     /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost. Otherwise it is as
     /// the body inside.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub struct HeldBody<B> {
         #[pin]
         inner: B,
@@ -27,7 +26,7 @@ pin_project! {
 }
 
 impl<B> HeldBody<B> {
-    pub(crate) fn new(inner: B, place: Option<Place>) -> Self {
+    pub(super) fn new(inner: B, place: Option<Place>) -> Self {
         Self {
             inner,
             place,
@@ -91,27 +90,22 @@ impl<B> From<B> for HeldBody<B> {
     }
 }
 
-impl<B: Default> Default for HeldBody<B> {
-    fn default() -> Self {
-        Self::from(B::default())
-    }
-}
-
 /// Moves the place, if there is one, into the body of a response, which holds it until it has ended.
 #[cfg(feature = "reqwest")]
-pub(crate) fn hold(response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
+pub(super) fn hold(response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
+    use reqwest::ResponseBuilderExt as _;
     if place.is_none() {
         return response;
     }
-    let url = response.url().clone();
-    let (mut parts, body) = http::Response::from(response).into_parts();
-    let body = match body.is_end_stream() {
+    // The conversion loses the URL.
+    let with_url = http::Response::builder()
+        .url(response.url().clone())
+        .body(());
+    let with_url = with_url.expect("nothing else was set").into_parts().0;
+    let mut response = http::Response::from(response).map(|body| match body.is_end_stream() {
         true => body,
         false => reqwest::Body::wrap(HeldBody::new(body, place)),
-    };
-    // The conversion has lost the URL.
-    let with_url = reqwest::ResponseBuilderExt::url(http::Response::builder(), url).body(());
-    let (with_url, ()) = with_url.expect("nothing else was set").into_parts();
-    parts.extensions.extend(with_url.extensions);
-    http::Response::from_parts(parts, body).into()
+    });
+    response.extensions_mut().extend(with_url.extensions);
+    response.into()
 }
