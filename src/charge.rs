@@ -63,7 +63,7 @@ struct Inner {
     key: Key,
     turn: Turn,
     place: Position,
-    /// A bit for each unit that was settled.
+    /// A bit for each unit that was settled, or cannot be: a request in progress takes its places until it ends.
     settled: AtomicU8,
 }
 
@@ -77,7 +77,7 @@ impl Permit {
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
         let mut turn = permit.granted.turn;
-        if !permit.is_counted {
+        if !permit.is_counted() {
             turn.recorded = 0;
         }
         Self(Arc::new(Inner {
@@ -85,7 +85,7 @@ impl Charge {
             key: permit.key.clone(),
             turn,
             place: permit.granted.place,
-            settled: AtomicU8::new(0),
+            settled: AtomicU8::new(turn.counters.place().map_or(0, |place| 1 << place)),
         }))
     }
 
@@ -119,15 +119,12 @@ impl Charge {
     ///
     /// Fails like [`settle`](Self::settle), and then corrects nothing.
     pub fn settle_to(&self, cost: &Cost) -> Result<(), Error> {
-        let mut costs = Vec::new();
-        for (unit, cost) in cost.each() {
-            match self.place(unit) {
-                Ok(place) => costs.push((place, cost)),
-                Err(_) if unit == REQUESTS => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.settle_at(&costs)
+        let counts = |unit: &str| unit != REQUESTS || self.units().contains(&unit);
+        let costs = cost.each().filter(|(unit, _)| counts(unit));
+        let costs: Result<Vec<_>, _> = costs
+            .map(|(unit, cost)| Ok((self.place(unit)?, cost)))
+            .collect();
+        self.settle_at(&costs?)
     }
 
     /// Corrects what was charged to nothing, in all units that were not settled: nothing was sent.
@@ -165,9 +162,7 @@ impl Charge {
             unit,
             difference: i64::from(cost) - i64::from(turn.units.0[unit]),
         });
-        let is_place = |unit: usize| self.units()[unit] == CONCURRENT;
-        let changes =
-            settlements.filter(|it| it.difference != 0 && turn.is_counted() && !is_place(it.unit));
+        let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
         if changes.is_empty() || handle.settle(key, (turn, *place), &changes) {
             return Ok(());
@@ -185,7 +180,6 @@ impl Charge {
 
     fn place(&self, unit: &str) -> Result<usize, Error> {
         let place = self.units().iter().position(|name| *name == unit);
-        // A request in progress takes its places until it ends.
         let place = place.filter(|_| unit != CONCURRENT);
         place.ok_or_else(|| {
             let units = self.units().join(", ");

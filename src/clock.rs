@@ -36,7 +36,8 @@ pub(crate) struct StoreClock {
 /// What is known of the clock of each server.
 #[derive(Debug, Default)]
 struct Servers {
-    known: HashMap<u64, Known>,
+    /// The offset at the last answer, and the time of that.
+    known: HashMap<u64, (Offset, Instant)>,
     /// The server that answered last.
     last: u64,
     /// By how many nanoseconds the store's clock is ahead in the times of arrivals.
@@ -51,12 +52,6 @@ pub(crate) struct ClockSets {
     pub(crate) last: Option<Instant>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    offset: Offset,
-    updated: Instant,
-}
-
 /// By how much the store's clock is ahead of the local one: at least by `least` nanoseconds, at most by `most`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
@@ -69,8 +64,8 @@ pub(crate) struct Offset {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Read {
     pub(crate) offset: Offset,
-    /// By how many nanoseconds the clock is ahead of what earlier calls and drift explain, or behind if below 0.
-    ahead: i64,
+    /// By how many nanoseconds the clock was set forward, or back if below 0, if it was set.
+    pub(crate) set_by: Option<i64>,
 }
 
 impl StoreClock {
@@ -88,7 +83,7 @@ impl StoreClock {
     pub(crate) fn arrived(&self) -> impl Fn(Instant) -> u64 + use<> {
         let mut servers = self.servers.lock();
         let known = servers.known.get(&servers.last);
-        let most = known.map(|known| known.offset.most);
+        let most = known.map(|(offset, _)| offset.most);
         let is_close = |ahead: &i64| most.is_some_and(|most| most.abs_diff(*ahead) <= OFF);
         servers.arrivals = servers.arrivals.filter(is_close).or(most);
         let (origin, ahead) = (self.origin, servers.arrivals);
@@ -108,36 +103,29 @@ impl StoreClock {
         let known = servers.known.get(&server).filter(|_| server != 0);
         let (offset, ahead) = match known {
             None => (call, 0),
-            Some(known) => {
-                let expected = known.offset.aged(known.updated, received);
+            Some((offset, updated)) => {
+                let expected = offset.aged(*updated, received);
                 // Answers that contradict each other come from a clock that was set.
                 (expected.and(call).unwrap_or(call), call.ahead(expected))
             }
         };
-        let updated = received;
-        servers.known.insert(server, Known { offset, updated });
+        servers.known.insert(server, (offset, received));
         if servers.known.len() > MANY {
-            let is_recent = |it: &Known| received.saturating_duration_since(it.updated) < RECENT;
-            servers.known.retain(|_, known| is_recent(known));
+            let is_recent = |at: Instant| received.saturating_duration_since(at) < RECENT;
+            servers.known.retain(|_, (_, updated)| is_recent(*updated));
         }
-        let read = Read { offset, ahead };
-        if read.set_by().is_some() {
+        // Drift explains less.
+        let is_set = Duration::from_nanos(ahead.unsigned_abs()) > TOLERANCE;
+        if is_set {
             servers.sets.count += 1;
             servers.sets.last = Some(received);
         }
-        read
+        let set_by = is_set.then_some(ahead);
+        Read { offset, set_by }
     }
 
     pub(crate) fn sets(&self) -> ClockSets {
         self.servers.lock().sets
-    }
-}
-
-impl Read {
-    /// Seconds by which the clock was set forward, or back if below 0, if it was set.
-    pub(crate) fn set_by(&self) -> Option<f64> {
-        let is_set = Duration::from_nanos(self.ahead.unsigned_abs()) > TOLERANCE;
-        is_set.then_some(self.ahead as f64 / 1e9)
     }
 }
 
@@ -243,12 +231,13 @@ mod tests {
                 let drifted = uncertain + (idle + took) as f64 / 1_000.0 + 1.0;
                 uncertain = drifted.min(took as f64 * 1.001 + 1.1);
                 if is_set {
-                    let (off, slack) = (set_by - read.ahead / NANOS, drifted + took as f64 + 2.0);
-                    prop_assert!(off.abs() as f64 <= slack, "{off} of {set_by}");
+                    let slack = drifted + took as f64 + 2.0;
                     // Drift may explain it.
-                    prop_assume!(set_by.abs() as f64 > slack);
+                    prop_assume!(set_by.abs() as f64 > slack + TOLERANCE.as_micros() as f64);
+                    let off = set_by - read.set_by.unwrap_or(0) / NANOS;
+                    prop_assert!(off.abs() as f64 <= slack, "{off} of {set_by}");
                 } else {
-                    prop_assert_eq!(read.set_by(), None);
+                    prop_assert_eq!(read.set_by, None);
                     prop_assert!(read.offset.uncertainty().as_nanos() as f64 / 1e3 <= uncertain);
                 }
                 let shown = shows(now).unsigned_abs();
@@ -272,7 +261,7 @@ mod tests {
             clock.observe(at(0), at(1), 1_000_000, server);
             // The other is ahead, by less than this answer leaves open.
             let read = clock.observe(at(10), at(60), 1_030_000, next);
-            assert_eq!(read.ahead, 0);
+            assert_eq!(read.set_by, None);
             assert!(read.offset.latest(2_000_000) >= at(1_030));
         }
     }

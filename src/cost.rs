@@ -1,10 +1,11 @@
-//! The cost of a request and its other options: [`Cost`] and [`RequestOptions`].
+//! The cost of a request and its other options, and what is left: [`Cost`], [`RequestOptions`] and [`Remaining`].
 
 use http::Extensions;
 use smallvec::SmallVec;
 
+use crate::algorithm::Costs;
 use crate::priority::{Priority, Share};
-use crate::quota::{MOST_UNITS, REQUESTS};
+use crate::quota::{MOST_UNITS, REQUESTS, UnitNames};
 
 /// The cost of a request, in each unit that it names.
 ///
@@ -85,6 +86,24 @@ impl From<(&'static str, u32)> for Cost {
 impl From<u32> for Cost {
     fn from(cost: u32) -> Self {
         Self::default().of(REQUESTS, cost)
+    }
+}
+
+/// How much is left of each unit, by its name. Requests are first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Remaining {
+    pub(crate) units: UnitNames,
+    pub(crate) left: Costs,
+}
+
+impl Remaining {
+    pub(crate) fn new(units: UnitNames, left: Costs) -> Self {
+        Self { units, left }
+    }
+
+    pub(crate) fn of(&self, unit: &str) -> Option<u32> {
+        let nth = self.units.iter().position(|name| *name == unit)?;
+        Some(self.left.0[nth])
     }
 }
 

@@ -1,6 +1,6 @@
 //! How much later than granted a request may depart: [`Guard`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::lock::Mutex;
 
 /// A missed grant lengthens the guard to this at most: a process that wakes later than that uses no grant.
-pub(crate) const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// An answer may take longer than the last one by this at most, in microseconds.
 const LONGEST_DELAY: u64 = 20_000;
@@ -26,7 +26,7 @@ const DECAY_PER_SECOND: f64 = 1.0 / 8.0;
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     floor: AtomicU64,
-    measured: AtomicBool,
+    /// 0 before the first call.
     round_trip: AtomicU64,
     uncertainty: AtomicU64,
     wanted: AtomicU64,
@@ -59,21 +59,20 @@ impl Guard {
     pub(crate) fn measured(&self, round_trip: Duration, uncertainty: Duration) {
         let known = self.round_trip.load(Ordering::Relaxed);
         // A process that was stopped during a call has measured how long that lasted.
-        let most = match self.is_measured() {
-            true => 2 * known + LONGEST_DELAY,
-            false => u64::MAX,
+        let most = match known {
+            0 => u64::MAX,
+            known => 2 * known + LONGEST_DELAY,
         };
-        let measured = micros(round_trip).min(most);
+        let measured = micros(round_trip).clamp(1, most);
         let sunk = known - known.saturating_sub(measured).div_ceil(8);
         self.round_trip.store(measured.max(sunk), Ordering::Relaxed);
         self.uncertainty
             .store(micros(uncertainty), Ordering::Relaxed);
-        self.measured.store(true, Ordering::Relaxed);
     }
 
     /// Whether any call has shown how long a round trip takes.
     pub(crate) fn is_measured(&self) -> bool {
-        self.measured.load(Ordering::Relaxed)
+        self.round_trip.load(Ordering::Relaxed) > 0
     }
 
     /// A grant under this guard was missed, by `late`. The guard grows by twice that, at most to its double, and once for

@@ -1,15 +1,14 @@
-//! The right to depart now, or the reason why not: [`Permit`], [`Decision`], [`Departure`] and [`Place`].
+//! The right to depart now, or the reason why not: [`Permit`], [`Decision`] and [`Departure`].
 
+use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatcher::{Granted, Handle, Held};
+use crate::dispatcher::{Granted, Handle, Place};
 use crate::key::Key;
-use crate::policy::Policy;
-use crate::snapshot::{Remaining, Snapshot, until};
+use crate::snapshot::{Snapshot, until};
 
 /// The right to depart now.
 ///
@@ -20,10 +19,8 @@ use crate::snapshot::{Remaining, Snapshot, until};
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) handle: Arc<Handle>,
-    pub(crate) is_counted: bool,
     pub(crate) key: Key,
     pub(crate) granted: Granted,
-    pub(crate) waited: Duration,
 }
 
 impl Permit {
@@ -45,44 +42,35 @@ impl Permit {
     ///
     /// Without such a quota, the place is [not held](Place::is_held), and does nothing.
     #[must_use = "the place is released when it is dropped"]
-    pub fn hold(mut self) -> Place {
-        Place::new(self.granted.held.take())
+    pub fn hold(self) -> Place {
+        self.granted.held
     }
 
     /// The place, if it holds one.
     #[inline]
     pub(crate) fn take_place(&mut self) -> Option<Place> {
-        let held = self.granted.held.take()?;
-        Some(Place::new(Some(held)))
-    }
-
-    /// Ready once its work has to be dropped, with the policy.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
-        match &mut self.granted.held {
-            Some(held) => held.poll_lost(cx),
-            None => Poll::Pending,
-        }
+        let place = mem::take(&mut self.granted.held);
+        place.is_held().then_some(place)
     }
 
     /// How long the request waited.
     #[must_use]
     #[inline]
     pub fn waited(&self) -> Duration {
-        self.waited
+        self.granted.waited
     }
 
     /// How many more requests of cost 1 could have departed at once when this one was granted.
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> u32 {
-        self.granted.remaining.0[0]
+        self.granted.remaining.left.0[0]
     }
 
     /// How much more of this unit could have departed at once; `None` if no quota counts it.
     #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
-        let units = self.granted.turn.counters.units;
-        Remaining::new(units, self.granted.remaining).of(unit)
+        self.granted.remaining.of(unit)
     }
 
     /// How long until all units of the quotas are available again.
@@ -96,7 +84,8 @@ impl Permit {
     /// while the store is out.
     #[must_use]
     pub fn is_counted(&self) -> bool {
-        self.is_counted
+        let policy = &self.handle.load().policy;
+        policy.counts(self.granted.turn.is_counted())
     }
 
     /// The key.
@@ -181,64 +170,6 @@ impl From<&Permit> for Departure {
             waited: permit.waited(),
             remaining: permit.remaining(),
             reset: permit.granted.resets(),
-        }
-    }
-}
-
-/// The place of a request among those in progress; made by [`Permit::hold`](crate::Permit::hold). It is released when it is
-/// dropped.
-///
-/// ```
-/// use tower_throttle::{Limiter, Quota};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let limiter = Limiter::builder().quota(Quota::concurrent(1)).build()?;
-/// let place = limiter.acquire("printer").await?.hold();
-/// assert!(!limiter.try_acquire("printer").await?.is_granted());
-/// drop(place);
-/// assert!(limiter.try_acquire("printer").await?.is_granted());
-/// # Ok(())
-/// # }
-/// ```
-///
-/// A process renews the lease of its places as long as it holds them, on a tokio runtime. If it dies, other processes get the
-/// places when the [lease](crate::Quota::lease) ends. If it cannot renew the lease, the place [is lost](Self::is_lost), and
-/// [`Lost`](crate::Lost) says what happens then.
-#[derive(Debug)]
-#[must_use = "the place is released when it is dropped"]
-pub struct Place {
-    held: Option<Box<Held>>,
-}
-
-impl Place {
-    pub(crate) fn new(held: Option<Box<Held>>) -> Self {
-        Self { held }
-    }
-
-    /// False if no quota limits how many requests are in progress, or if the request does not count.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Whether the lease has ended, so that the store may have given the place to another request. It stays so, although the
-    /// process takes the place again when the store is back.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| held.is_lost())
-    }
-
-    /// Has its lease renewed on this runtime.
-    pub(crate) fn ensure_task(&self) {
-        self.held.iter().for_each(|held| held.ensure_task());
-    }
-
-    /// Ready once the work has to be dropped, with its policy.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
-        match &mut self.held {
-            Some(held) => held.poll_lost(cx),
-            None => Poll::Pending,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) use self::departures::NEIGHBOURS;
 use self::departures::{Departing, Departures};
 
 use crate::algorithm::{Corrections, Costs, Demand, Holding, Mode, Settlement, Take, Units};
-use crate::cost::Cost;
+use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::policy::Policy;
 use crate::quota::{CONCURRENT, UnitNames};
@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     /// The requests that have a turn.
     departing: Departures,
     failed: BTreeMap<u64, Refusal>,
-    stage: Stage,
+    calls: Calls,
     /// The report of the next call.
     unsent: Corrections,
     /// The store may hold a demand of this queue.
@@ -65,8 +65,8 @@ pub(crate) struct Queue {
     places: PlaceCount,
     /// Nothing departs earlier, as a command of this process says.
     paused_until: Option<Instant>,
-    /// The outage of the store, if requests wait for its end.
-    out: Option<Out>,
+    /// The beginning of an outage and its error, if requests wait for its end.
+    out: Option<(Instant, StoreError)>,
 }
 
 /// The places of requests in progress, if a quota limits how many there are.
@@ -90,15 +90,13 @@ pub(crate) struct Lease {
     pub(crate) renew: Instant,
 }
 
-/// Where the queue stands towards the store.
+/// The calls to the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-enum Stage {
-    /// Nothing is to be asked.
-    #[default]
-    Idle,
-    /// The next call is due then.
-    Due(Instant),
-    Calling(Sent),
+struct Calls {
+    /// The call whose answer is awaited.
+    sent: Option<Sent>,
+    /// When the next one is due, if anything is to be asked.
+    next: Option<Instant>,
 }
 
 /// A call whose answer is awaited.
@@ -109,8 +107,6 @@ struct Sent {
     demand: Demand,
     /// Requests behind this place joined later.
     last_place: u64,
-    /// The next call is due then, as the queue has changed since this one.
-    next: Option<Instant>,
     settlements: Vec<Settlement>,
     /// The units in progress.
     places: u32,
@@ -140,7 +136,7 @@ pub(crate) struct CounterSet {
 
 impl CounterSet {
     /// The number of the unit of requests in progress, if a quota limits how many there are.
-    fn place(&self) -> Option<usize> {
+    pub(crate) fn place(&self) -> Option<usize> {
         self.units.iter().position(|unit| *unit == CONCURRENT)
     }
 }
@@ -164,8 +160,7 @@ pub(crate) struct Turn {
 /// The state of the quotas at the latest answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
-    pub(crate) units: UnitNames,
-    pub(crate) remaining: Costs,
+    pub(crate) remaining: Remaining,
     pub(crate) reset: Option<Instant>,
     /// When the last request is expected to depart.
     pub(crate) last: Option<Instant>,
@@ -194,8 +189,8 @@ struct Request {
 pub(crate) enum Refusal {
     /// It would have to wait for so long.
     Limited(Standing),
-    /// So many requests wait already.
-    Full(usize),
+    /// So many requests wait already. The state of the quotas, if it is known.
+    Full(usize, Option<Standing>),
     /// It costs more than the quotas allow at once.
     TooCostly,
     Store(StoreError),
@@ -210,13 +205,6 @@ pub(crate) enum Step {
     Missed(Turn),
     Depart(Turn, Standing),
     Fail(Refusal),
-}
-
-/// The store is out.
-#[derive(Debug, Clone)]
-struct Out {
-    since: Instant,
-    error: StoreError,
 }
 
 /// The tasks to wake once the queue is unlocked.
@@ -265,9 +253,9 @@ impl Queue {
             if self.waiting.is_empty() || self.latest.last.is_none() {
                 self.call_at(arrival);
             } else {
-                self.fail(place, Refusal::Limited(self.latest), &mut Woken::new());
+                self.fail(place, Refusal::Limited(self.latest));
             }
-        } else if self.waiting.len() == 1 || matches!(self.stage, Stage::Idle) {
+        } else if self.waiting.len() == 1 || self.calls == Calls::default() {
             self.call_at(arrival);
         } else if bound.is_some() {
             self.call_at(arrival + GATHER);
@@ -290,7 +278,7 @@ impl Queue {
 
     /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
     /// expressed in the new units. A request that names no cost in one of them fails.
-    pub(crate) fn count_by(&mut self, policy: &Policy, counters: CounterSet, woken: &mut Woken) {
+    pub(crate) fn count_by(&mut self, policy: &Policy, counters: CounterSet) {
         if self.counters == counters {
             return;
         }
@@ -299,7 +287,7 @@ impl Queue {
         if counters.place().is_none() {
             (self.places.known, self.places.lease) = (0, None);
         }
-        if let Stage::Calling(sent) = &mut self.stage {
+        if let Some(sent) = &mut self.calls.sent {
             sent.settlements.clear();
         }
         let known = |costs: Costs| {
@@ -307,20 +295,23 @@ impl Queue {
             let known = pairs.filter(|(name, _)| counters.units.contains(name));
             known.fold(Cost::default(), |cost, (name, units)| cost.of(name, units))
         };
-        let express = |costs| policy.costs_of(&known(costs), None);
-        let mut failing = Vec::new();
-        for (&place, request) in self.waiting.iter_mut().chain(&mut self.tries) {
-            match express(request.cost) {
-                Ok(cost) => request.cost = cost,
-                Err(_) => failing.push(place),
-            }
+        for request in self.requests() {
+            // The next call refuses a cost of zero.
+            let cost = policy.costs_of(&known(request.cost), None);
+            request.cost = cost.unwrap_or_default();
         }
-        for Departing { request, .. } in self.departing.requests.values_mut() {
-            request.cost = express(request.cost).unwrap_or(request.cost);
-        }
-        for place in failing {
-            self.fail(place, Refusal::TooCostly, woken);
-        }
+    }
+
+    /// The requests that wait or have a turn.
+    fn requests(&mut self) -> impl Iterator<Item = &mut Box<Request>> {
+        let departing = self.departing.requests.values_mut();
+        let waiting = self.waiting.values_mut().chain(self.tries.values_mut());
+        waiting.chain(departing.map(|it| &mut it.request))
+    }
+
+    /// The tasks to wake once the queue is unlocked.
+    pub(crate) fn take_woken(&mut self) -> Woken {
+        std::mem::take(&mut self.departing.woken)
     }
 
     /// The requests that ask in this way and have no turn.
@@ -342,12 +333,17 @@ impl Queue {
         let asks_nothing = self.waiting.is_empty() && self.tries.is_empty();
         let none_ends = self.departing.requests.is_empty() && self.failed.is_empty();
         let has_work = !asks_nothing || !none_ends || self.has_places();
-        !has_work && matches!(self.stage, Stage::Idle) && self.unsent.is_empty()
+        !has_work && self.calls == Calls::default() && self.unsent.is_empty()
     }
 
     /// How many requests wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// The state of the quotas at the latest answer, if there was one.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        Some(self.latest).filter(|latest| latest.reset.is_some())
     }
 
     /// When the last request is expected to depart, if it waits without a bound.
@@ -366,32 +362,25 @@ impl Queue {
 
     /// When the next call is due.
     pub(crate) fn call_due(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Due(at) => Some(at),
-            Stage::Idle | Stage::Calling(_) => None,
-        }
+        self.calls.next.filter(|_| self.calls.sent.is_none())
     }
 
     /// The next call is due then, unless it is earlier.
     fn call_at(&mut self, at: Instant) {
-        match &mut self.stage {
-            Stage::Idle => self.stage = Stage::Due(at),
-            Stage::Due(due) => *due = at.min(*due),
-            Stage::Calling(sent) => sent.next = Some(sent.next.map_or(at, |next| next.min(at))),
-        }
+        self.calls.next = Some(self.calls.next.map_or(at, |next| next.min(at)));
     }
 
     /// Returns true if requests, or corrections alone, wait for the store to come back.
     pub(crate) fn is_out(&self) -> bool {
-        let is_kept = matches!(self.stage, Stage::Idle) && !self.unsent.settlements.is_empty();
+        let is_kept = self.calls == Calls::default() && !self.unsent.settlements.is_empty();
         self.out.is_some() || is_kept
     }
 
     /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds. If the
     /// demand that they know lasts longer than until the next call, they learn of it then.
     pub(crate) fn announce(&mut self, arrival: Instant) {
-        let is_covered = match (&self.stage, self.latest.last) {
-            (Stage::Due(next), Some(last)) => last > *next + LASTS,
+        let is_covered = match (self.call_due(), self.latest.last) {
+            (Some(next), Some(last)) => last > next + LASTS,
             _ => false,
         };
         if !is_covered {
@@ -438,13 +427,6 @@ impl Queue {
     /// Returns true if the store has more places for this queue than are in use.
     fn releases(&self) -> bool {
         self.places.known > 0 && self.places_in_use() < self.places.known
-    }
-
-    /// The outcome of a call is unknown: the store may have any number of places for this queue.
-    fn forget_known_places(&mut self) {
-        if self.counters.place().is_some() {
-            self.places.known = u32::MAX;
-        }
     }
 
     /// A request has ended, and so many units are released: at once if others wait, or else within so long.
@@ -501,14 +483,14 @@ impl Queue {
         largest_costs: &Costs,
         outage: Option<&StoreError>,
         arrived: impl Fn(Instant) -> u64,
-        woken: &mut Woken,
     ) -> Take {
         let (mut mode, mut demand) = self.describe(&arrived);
         if demand.cost.is_zero() || !demand.cost.is_within(largest_costs) {
             let too_costly =
                 outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
-            let is_too_costly = |request: &Request| !request.cost.is_within(largest_costs);
-            self.fail_where(is_too_costly, &too_costly, woken);
+            let is_too_costly =
+                |it: &Request| it.cost.is_zero() || !it.cost.is_within(largest_costs);
+            self.fail_where(is_too_costly, &too_costly);
             (mode, demand) = self.describe(&arrived);
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
@@ -524,12 +506,12 @@ impl Queue {
             Some(_) => Corrections::default(),
             None => self.unsent.send(),
         };
-        self.stage = Stage::Calling(Sent {
+        self.calls.next = None;
+        self.calls.sent = Some(Sent {
             number,
             mode,
             demand: demand.clone(),
             last_place,
-            next: None,
             settlements: corrections.settlements.clone(),
             places,
             is_fallback: outage.is_some(),
@@ -555,7 +537,7 @@ impl Queue {
     }
 
     /// Applies the answer to a call. An answer to any other call than the current one is ignored.
-    pub(crate) fn answer(&mut self, number: u64, answer: &Answer, now: Instant, woken: &mut Woken) {
+    pub(crate) fn answer(&mut self, number: u64, answer: &Answer, now: Instant) {
         let Some(sent) = self.end_call(number) else {
             return;
         };
@@ -573,27 +555,29 @@ impl Queue {
         let is_first = self.latest.reset.is_none();
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
-        let unused = self.distribute(&sent, answer, now, woken);
-        self.departing.release(now, woken);
+        let unused = self.distribute(&sent, answer, now);
+        self.departing.release(now);
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
                 self.latest.last = answer.expected.first().copied();
                 // If all that the demand describes are granted, the others were not asked for yet.
                 if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
-                    self.fail_tries(sent.last_place, &Refusal::Limited(self.latest), woken);
+                    self.fail_tries(sent.last_place, &Refusal::Limited(self.latest));
                 }
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
                 let used = sent.demand.units_of(granted.into()) - unused;
-                self.refuse_bounded(&sent, answer, used, woken);
+                self.refuse_bounded(&sent, answer, used);
                 if is_first {
                     // Their bounds hold from now on.
-                    self.wake_bounded(woken);
+                    let bounded = self.waiting.values_mut().filter(|it| it.bound.is_some());
+                    let woken = bounded.filter_map(|it| it.waker.take());
+                    self.departing.woken.extend(woken);
                 }
                 if !self.waiting.is_empty() {
-                    self.fail_tries(u64::MAX, &Refusal::Limited(self.latest), woken);
+                    self.fail_tries(u64::MAX, &Refusal::Limited(self.latest));
                 }
             }
         }
@@ -602,26 +586,11 @@ impl Queue {
 
     /// Takes back the current call, if it has this number.
     fn end_call(&mut self, number: u64) -> Option<Sent> {
-        match std::mem::take(&mut self.stage) {
-            Stage::Calling(sent) if sent.number == number => {
-                self.stage = sent.next.map_or(Stage::Idle, Stage::Due);
-                Some(sent)
-            }
-            other => {
-                self.stage = other;
-                None
-            }
-        }
+        self.calls.sent.take_if(|sent| sent.number == number)
     }
 
     /// Gives turns to the requests in their order, and returns the units of those that no request can use.
-    fn distribute(
-        &mut self,
-        sent: &Sent,
-        answer: &Answer,
-        now: Instant,
-        woken: &mut Woken,
-    ) -> Units {
+    fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant) -> Units {
         let (mut rank, mut unused) = (0, Units::default());
         for (turn, requests) in &answer.turns {
             for _ in 0..*requests {
@@ -631,7 +600,7 @@ impl Queue {
                     units: units.as_costs(),
                     ..*turn
                 };
-                if let Some(turn) = self.assign(sent.mode, turn, now, woken) {
+                if let Some(turn) = self.assign(sent.mode, turn, now) {
                     self.give_back(&turn);
                     unused += units;
                 }
@@ -642,58 +611,33 @@ impl Queue {
 
     /// Gives a turn to the first request, if that costs as much. A request whose bound is earlier fails. Returns a turn
     /// that no request can use.
-    fn assign(
-        &mut self,
-        mode: Mode,
-        mut turn: Turn,
-        now: Instant,
-        woken: &mut Woken,
-    ) -> Option<Turn> {
+    fn assign(&mut self, mode: Mode, mut turn: Turn, now: Instant) -> Option<Turn> {
         let is_in_units = turn.counters.units == self.counters.units;
         if turn.until < now || self.is_paused(turn.from) || !is_in_units {
             return Some(turn);
         }
         if mode == Mode::Wait {
-            turn = self.departing.move_up(turn, now, woken);
+            turn = self.departing.move_up(turn, now);
         }
         loop {
-            let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
+            let Some(first) = self.without_turn(mode).first_entry() else {
                 return Some(turn);
             };
-            let (is_alike, is_bounded) = (request.cost == turn.units, request.bound.is_some());
-            if is_bounded && self.fails_before(mode, place, &turn, woken) {
-                continue;
-            }
-            if !is_alike {
+            let (place, request) = (*first.key(), first.get());
+            if request.bound.is_some_and(|bound| bound < turn.from) {
+                let standing = Standing {
+                    last: Some(turn.from),
+                    ..self.latest
+                };
+                self.fail(place, Refusal::Limited(standing));
+            } else if request.cost == turn.units {
+                let (request, turn) = (first.remove(), Box::new(turn));
+                self.departing.insert(place, Departing { request, turn });
+                return None;
+            } else {
                 return Some(turn);
             }
-            self.depart(mode, place, turn);
-            return None;
         }
-    }
-
-    /// Fails a request if its bound is earlier than the turn.
-    fn fails_before(&mut self, mode: Mode, place: u64, turn: &Turn, woken: &mut Woken) -> bool {
-        let request = self.without_turn(mode).get(&place);
-        let bound = request.and_then(|request| request.bound);
-        let fails = bound.is_some_and(|bound| bound < turn.from);
-        if fails {
-            let standing = Standing {
-                last: Some(turn.from),
-                ..self.latest
-            };
-            self.fail(place, Refusal::Limited(standing), woken);
-        }
-        fails
-    }
-
-    /// A request that waits gets a turn.
-    fn depart(&mut self, mode: Mode, place: u64, turn: Turn) {
-        let Some(request) = self.without_turn(mode).remove(&place) else {
-            return;
-        };
-        let turn = Box::new(turn);
-        self.departing.insert(place, Departing { request, turn });
     }
 
     /// Whether a command of this process forbids departures at that time.
@@ -735,8 +679,8 @@ impl Queue {
     }
 
     /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units, woken: &mut Woken) {
-        if answer.standing.units != self.counters.units {
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units) {
+        if answer.standing.remaining.units != self.counters.units {
             // The estimates are of other units.
             return;
         }
@@ -765,22 +709,14 @@ impl Queue {
                 last: Some(expected),
                 ..self.latest
             };
-            self.fail(place, Refusal::Limited(standing), woken);
-        }
-    }
-
-    fn wake_bounded(&mut self, woken: &mut Woken) {
-        for request in self.waiting.values_mut() {
-            if request.bound.is_some() {
-                woken.extend(request.waker.take());
-            }
+            self.fail(place, Refusal::Limited(standing));
         }
     }
 
     /// Fails the requests up to this place that do not wait.
-    fn fail_tries(&mut self, last: u64, refusal: &Refusal, woken: &mut Woken) {
+    fn fail_tries(&mut self, last: u64, refusal: &Refusal) {
         while let Some((&place, _)) = self.tries.range(..=last).next() {
-            self.fail(place, refusal.clone(), woken);
+            self.fail(place, refusal.clone());
         }
     }
 
@@ -813,19 +749,13 @@ impl Queue {
 
     /// A call has failed. It is repeated, unless the store refuses it. If the store may have executed it, the next call
     /// takes its grants back.
-    pub(crate) fn failed(
-        &mut self,
-        number: u64,
-        error: &StoreError,
-        now: Instant,
-        woken: &mut Woken,
-    ) {
+    pub(crate) fn failed(&mut self, number: u64, error: &StoreError, now: Instant) {
         let Some(sent) = self.end_call(number) else {
             return;
         };
         let is_unknown = error.is_outcome_unknown();
         if !(is_unknown || error.is_outage() || error.is_conflict()) {
-            self.abandon(error, woken);
+            self.abandon(error);
             if self.places.held > 0 {
                 self.call_at(now + REFUSED);
             }
@@ -833,14 +763,17 @@ impl Queue {
         }
         if error.is_conflict() {
             // Only requests that wait are asked for again.
-            self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
+            self.fail_tries(u64::MAX, &Refusal::Store(error.clone()));
         }
         if is_unknown {
             self.unsent.has_lost(sent.number);
-            self.forget_known_places();
+            if self.counters.place().is_some() {
+                // The store may have any number of places for this queue.
+                self.places.known = u32::MAX;
+            }
         }
         self.unsent.repeat(sent.settlements, is_unknown);
-        self.stage = Stage::Idle;
+        self.calls.next = None;
         // The next call finds out about an outage.
         let retry = if error.is_outage() { now } else { now + RETRY };
         self.reschedule(retry);
@@ -850,8 +783,8 @@ impl Queue {
     }
 
     /// Fails all requests. The store is not called again until another request joins.
-    pub(crate) fn abandon(&mut self, error: &StoreError, woken: &mut Woken) {
-        self.fail_where(|_| true, &Refusal::Store(error.clone()), woken);
+    pub(crate) fn abandon(&mut self, error: &StoreError) {
+        self.fail_where(|_| true, &Refusal::Store(error.clone()));
         self.unsent.settlements.clear();
         self.places.known = 0;
         self.forget();
@@ -860,59 +793,49 @@ impl Queue {
     /// Calls for nothing more. The store drops the demand after a while. Corrections wait for the next call.
     fn forget(&mut self) {
         (self.unsent.lost, self.is_announced) = (0, false);
-        self.stage = Stage::Idle;
+        self.calls = Calls::default();
     }
 
     /// The store is out. Requests without an earlier bound fail after a while.
-    pub(crate) fn out(&mut self, error: &StoreError, now: Instant, woken: &mut Woken) {
-        if let Stage::Calling(_) = self.stage {
+    pub(crate) fn out(&mut self, error: &StoreError, now: Instant) {
+        if self.calls.sent.is_some() {
             // Another thread has called since the outage was noticed.
             return;
         }
-        self.stage = Stage::Idle;
-        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()), woken);
+        self.calls.next = None;
+        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()));
         if self.waiting.is_empty() {
             self.forget();
         }
         if self.out.is_none() {
-            let error = error.clone();
-            self.out = Some(Out { since: now, error });
+            self.out = Some((now, error.clone()));
             // They may wait for the store only so long.
-            self.wake_all(woken);
+            let wakers = self.requests().filter_map(|it| it.waker.take());
+            let woken: Vec<_> = wakers.collect();
+            self.departing.woken.extend(woken);
         }
     }
 
-    fn fail_where(
-        &mut self,
-        fails: impl Fn(&Request) -> bool,
-        refusal: &Refusal,
-        woken: &mut Woken,
-    ) {
+    fn fail_where(&mut self, fails: impl Fn(&Request) -> bool, refusal: &Refusal) {
         let all = self.waiting.iter().chain(&self.tries);
         let failing = all.filter(|(_, request)| fails(request));
         let failing: Vec<u64> = failing.map(|(&place, _)| place).collect();
         for place in failing {
-            self.fail(place, refusal.clone(), woken);
+            self.fail(place, refusal.clone());
         }
     }
 
-    fn fail(&mut self, place: u64, refusal: Refusal, woken: &mut Woken) {
+    fn fail(&mut self, place: u64, refusal: Refusal) {
         if let Some(request) = self.take(place) {
-            woken.extend(request.waker);
+            self.departing.woken.extend(request.waker);
             self.failed.insert(place, refusal);
         }
     }
 
     /// The next step of the request in this place.
-    pub(crate) fn poll(
-        &mut self,
-        place: u64,
-        now: Instant,
-        waker: &Waker,
-        woken: &mut Woken,
-    ) -> Step {
+    pub(crate) fn poll(&mut self, place: u64, now: Instant, waker: &Waker) -> Step {
         let Some(Departing { request, turn }) = self.departing.requests.get_mut(&place) else {
-            return self.poll_without_turn(place, now, waker, woken);
+            return self.poll_without_turn(place, now, waker);
         };
         request.has_missed = false;
         let turn = **turn;
@@ -923,35 +846,23 @@ impl Queue {
             return Step::Wait((!is_blocked).then_some(turn.from));
         }
         if is_over {
-            self.expire(now, woken);
+            self.expire(now);
             return Step::Missed(turn);
         }
-        let has_room = match self.departing.depart(place, now) {
-            Ok(has_room) => has_room,
-            Err(late) => {
-                // Those before it may take its turn.
-                self.expire(now, woken);
-                return Step::Missed(late);
-            }
-        };
+        if let Err(late) = self.departing.depart(place, now) {
+            // Those before it may take its turn.
+            self.expire(now);
+            return Step::Missed(late);
+        }
         self.places.held = self.places.held.saturating_add(turn.places());
-        if turn.places() > 0 && self.stage == Stage::Idle {
+        if turn.places() > 0 && self.calls == Calls::default() {
             let lease = self.places.lease;
             self.call_at(lease.map_or(now, |lease| lease.renew));
-        }
-        if has_room {
-            self.departing.release(now, woken);
         }
         Step::Depart(turn, self.latest)
     }
 
-    fn poll_without_turn(
-        &mut self,
-        place: u64,
-        now: Instant,
-        waker: &Waker,
-        woken: &mut Woken,
-    ) -> Step {
+    fn poll_without_turn(&mut self, place: u64, now: Instant, waker: &Waker) -> Step {
         let waiting = self.waiting.get_mut(&place);
         let Some(request) = waiting.or_else(|| self.tries.get_mut(&place)) else {
             let refusal = self.failed.remove(&place);
@@ -959,7 +870,7 @@ impl Queue {
         };
         request.has_missed = false;
         let out = self.out.as_ref();
-        let outage = out.map(|out| (out.since.max(request.arrival) + OUTAGE_WAIT, out));
+        let outage = out.map(|(since, error)| ((*since).max(request.arrival) + OUTAGE_WAIT, error));
         // The first answer says whether an early bound can be kept.
         let soonest = match self.latest.reset {
             None => request.arrival + FIRST_ANSWER,
@@ -972,79 +883,67 @@ impl Queue {
             return Step::Wait(bound);
         }
         let refusal = match outage {
-            Some((_, out)) => Refusal::Store(out.error.clone()),
+            Some((_, error)) => Refusal::Store(error.clone()),
             None if self.latest.reset.is_none() => {
                 Refusal::Store(StoreError::new("the store has not answered in time"))
             }
             None => Refusal::Limited(self.latest),
         };
-        self.leave(place, now, woken);
+        self.leave(place, now);
         Step::Fail(refusal)
     }
 
     /// Requests that have missed their turns get others. A request that is not polled gets no third one.
-    fn expire(&mut self, now: Instant, woken: &mut Woken) {
+    fn expire(&mut self, now: Instant) {
         self.departing.stall.has_missed = true;
         let stall = self.departing.stall;
-        self.replace(|place, it| stall.is_late(place, it, now), now, woken);
+        self.replace(|place, it| stall.is_late(place, it, now), now);
     }
 
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
     /// ones wait again.
-    fn replace(
-        &mut self,
-        loses: impl Fn(u64, &Departing) -> bool,
-        now: Instant,
-        woken: &mut Woken,
-    ) {
-        let mut displaced: HashMap<(Mode, Costs), VecDeque<u64>> = HashMap::new();
+    fn replace(&mut self, loses: impl Fn(u64, &Departing) -> bool, now: Instant) {
+        let (mut displaced, mut turns) = (HashSet::new(), Vec::new());
         for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
             let Some(it) = self.departing.requests.get_mut(&place) else {
                 continue;
             };
             let (turn, mode) = (*it.turn, it.request.mode);
             let alike = (mode, it.request.cost);
-            let is_lost = loses(place, it);
-            let moves = displaced.contains_key(&alike) && turn.is_useful(now);
-            if !is_lost && !moves {
+            if loses(place, it) {
+                it.request.has_missed = true;
+                displaced.insert(alike);
+                self.send_back(&turn, now);
+            } else if displaced.contains(&alike) && turn.is_useful(now) {
+                turns.push((mode, turn));
+            } else {
                 continue;
             }
-            it.request.has_missed |= is_lost;
-            self.wait_again(place, woken);
-            let places = displaced.entry(alike).or_default();
-            places.push_back(place);
-            if is_lost {
-                self.give_back(&turn);
-                self.call_at(now);
-                continue;
-            }
-            while let Some(first) = places.pop_front() {
-                if !self.fails_before(mode, first, &turn, woken) {
-                    self.depart(mode, first, turn);
-                    break;
-                }
-            }
+            self.wait_again(place);
         }
-        self.departing.release(now, woken);
+        for (mode, turn) in turns {
+            self.pass_on(mode, turn, now);
+        }
+        self.departing.release(now);
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
     /// wait again; returns the first of these turns.
-    pub(crate) fn check(&mut self, now: Instant, woken: &mut Woken) -> Option<Turn> {
+    pub(crate) fn check(&mut self, now: Instant) -> Option<Turn> {
         let missed = self.departing.first_blocked().filter(|it| it.until < now);
         if missed.is_some() {
-            self.expire(now, woken);
+            self.expire(now);
         }
-        self.departing.check(now, woken);
+        self.departing.check(now);
         missed
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
-    pub(crate) fn leave(&mut self, place: u64, now: Instant, woken: &mut Woken) -> bool {
+    pub(crate) fn leave(&mut self, place: u64, now: Instant) -> bool {
         let departing = self.departing.requests.remove(&place);
         match &departing {
-            Some(it) => self.pass_on(Mode::Wait, *it.turn, now, woken),
+            Some(it) => self.pass_on(Mode::Wait, *it.turn, now),
             None if self.take(place).is_some() => self.withdraw(now),
             None => drop(self.failed.remove(&place)),
         }
@@ -1053,39 +952,46 @@ impl Queue {
 
     /// The first turn of this cost whose request has not departed.
     pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
-        self.departing.first_turn(cost, now)
+        let departing = self.departing.requests.iter();
+        let turns = departing.map(|(&place, it)| (place, *it.turn));
+        let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
+        useful.min_by_key(|(_, turn)| turn.from)
     }
 
     /// Takes the first turn of this cost from its request, which waits again.
-    pub(crate) fn give_up(&mut self, cost: Costs, now: Instant, woken: &mut Woken) -> Option<Turn> {
+    pub(crate) fn give_up(&mut self, cost: Costs, now: Instant) -> Option<Turn> {
         let (place, turn) = self.first_turn(cost, now)?;
-        self.wait_again(place, woken);
-        self.departing.release(now, woken);
+        self.wait_again(place);
+        self.departing.release(now);
         self.call_at(now);
         Some(turn)
     }
 
     /// A request that has a turn loses it, and waits in its place.
-    fn wait_again(&mut self, place: u64, woken: &mut Woken) {
+    fn wait_again(&mut self, place: u64) {
         if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&place) {
-            woken.extend(request.waker.take());
+            self.departing.woken.extend(request.waker.take());
             self.without_turn(request.mode).insert(place, request);
         }
     }
 
     /// A turn is not used: the next request takes it, or it goes back to the store.
-    pub(crate) fn pass_on(&mut self, mode: Mode, turn: Turn, now: Instant, woken: &mut Woken) {
-        let unused = if turn.is_useful(now) {
-            self.assign(mode, turn, now, woken)
-        } else {
-            Some(turn)
+    pub(crate) fn pass_on(&mut self, mode: Mode, turn: Turn, now: Instant) {
+        let unused = match turn.is_useful(now) {
+            true => self.assign(mode, turn, now),
+            false => Some(turn),
         };
         if let Some(turn) = unused {
-            self.give_back(&turn);
-            self.call_at(now);
+            self.send_back(&turn, now);
         }
-        self.departing.release(now, woken);
+        self.departing.release(now);
         self.withdraw(now);
+    }
+
+    /// A turn goes back to the store.
+    pub(crate) fn send_back(&mut self, turn: &Turn, now: Instant) {
+        self.give_back(turn);
+        self.call_at(now);
     }
 
     /// Other processes do not wait for a demand that is left in the store. A queue that has become empty in an outage
@@ -1097,9 +1003,9 @@ impl Queue {
     }
 
     /// Nothing departs until then. Requests that have an earlier turn wait again.
-    pub(crate) fn pause(&mut self, until: Instant, now: Instant, woken: &mut Woken) {
+    pub(crate) fn pause(&mut self, until: Instant, now: Instant) {
         self.paused_until = self.paused_until.max(Some(until));
-        self.replace(|_, it| it.turn.from < until, now, woken);
+        self.replace(|_, it| it.turn.from < until, now);
     }
 
     /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.
@@ -1115,20 +1021,12 @@ impl Queue {
 
     /// How much of a unit was left at the last answer.
     pub(crate) fn remaining(&self, unit: usize) -> u32 {
-        self.latest.remaining.0[unit]
+        self.latest.remaining.left.0[unit]
     }
 
     /// The corrections that were not sent yet.
     pub(crate) fn settlements(&self) -> &[Settlement] {
         &self.unsent.settlements
-    }
-
-    /// Wakes all requests, which look at where they stand.
-    pub(crate) fn wake_all(&mut self, woken: &mut Woken) {
-        let departing = self.departing.requests.values_mut();
-        let departing = departing.map(|it| &mut it.request);
-        let waiting = self.waiting.values_mut().chain(self.tries.values_mut());
-        woken.extend(departing.chain(waiting).filter_map(|it| it.waker.take()));
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::algorithm::{Costs, Taken};
+use crate::algorithm::Taken;
+use crate::cost::Remaining;
 use crate::queue::Standing;
 use crate::quota::{CONCURRENT, UnitNames};
 
@@ -27,39 +28,12 @@ pub struct Places {
     pub processes: u32,
 }
 
-/// How much is left of each unit, by its name. Requests are first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Remaining {
-    units: UnitNames,
-    pub(crate) left: Costs,
-}
-
-impl Remaining {
-    pub(crate) fn new(units: UnitNames, left: Costs) -> Self {
-        Self { units, left }
-    }
-
-    pub(crate) fn of(&self, unit: &str) -> Option<u32> {
-        let nth = self.units.iter().position(|name| *name == unit)?;
-        Some(self.left.0[nth])
-    }
-
-    /// As much of each of these units, 0 of those that are not known.
-    pub(crate) fn among(&self, units: UnitNames) -> Costs {
-        let mut left = Costs::default();
-        for (left, unit) in left.0.iter_mut().zip(units) {
-            *left = self.of(unit).unwrap_or(0);
-        }
-        left
-    }
-}
-
 impl Snapshot {
     /// From what is known in this process.
     pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
         Self {
             delay: until(standing.last, now),
-            remaining: Remaining::new(standing.units, standing.remaining),
+            remaining: standing.remaining,
             reset: until(standing.reset, now),
             places: None,
         }

@@ -2,7 +2,11 @@
 
 #![cfg_attr(
     not(all(feature = "metrics", feature = "tracing")),
-    allow(unused_variables, reason = "spans, events and metrics use them")
+    allow(
+        unused_variables,
+        clippy::if_same_then_else,
+        reason = "only spans, events and metrics need them"
+    )
 )]
 
 use std::sync::Arc;
@@ -21,8 +25,6 @@ mod meters;
 mod span;
 #[cfg(feature = "metrics")]
 mod table;
-#[cfg(all(test, feature = "metrics", feature = "redis", feature = "tracing"))]
-mod tests;
 
 mod outcome;
 
@@ -34,16 +36,9 @@ const TARGET: &str = "tower_throttle";
 
 /// Emits an event, if the feature `tracing` is on. No lock may be held, because a subscriber may call a limiter.
 macro_rules! event {
-    ($level:ident, $($field:ident $(= $value:expr)?,)* $message:literal) => {{
+    ($level:ident, $($fields_and_message:tt)*) => {{
         #[cfg(feature = "tracing")]
-        tracing::event!(
-            target: TARGET,
-            tracing::Level::$level,
-            $($field $(= $value)?,)*
-            $message
-        );
-        #[cfg(not(feature = "tracing"))]
-        let _ = $message;
+        tracing::event!(target: TARGET, tracing::Level::$level, $($fields_and_message)*);
     }};
 }
 
@@ -53,12 +48,6 @@ macro_rules! meter {
         #[cfg(feature = "metrics")]
         $update;
     }};
-}
-
-/// The settings of a user.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Settings {
-    pub(crate) key_labels: bool,
 }
 
 /// The spans, events and metrics of the requests of one policy.
@@ -76,14 +65,15 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    pub(crate) fn new(settings: Settings, policy: &Policy) -> Self {
+    /// With `key_labels`, the metrics of requests have the key as a label.
+    pub(crate) fn new(key_labels: bool, policy: &Policy) -> Self {
         let this = Self {
             policy: policy.label.clone(),
             is_exempt: policy.parts.is_exempt,
             has_waited_long: AtomicBool::new(false),
             has_lacked_key: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
-            meters: meters::Meters::new(settings, policy),
+            meters: meters::Meters::new(key_labels, policy),
         };
         this.guard(policy.guard());
         this
@@ -92,28 +82,23 @@ impl Telemetry {
     /// A request has begun. It has a span unless the policy is exempt.
     pub(crate) fn begin(&self, key: &Key, cost: u32) -> Span {
         match self.is_exempt {
-            true => Span::NONE,
+            true => Span::default(),
             false => Span::begin(&self.policy, key, cost),
         }
     }
 
-    /// A request has ended.
+    /// A request has ended. If it departs, these are its costs and its rank.
     #[inline]
     pub(crate) fn ended(
         &self,
         span: Span,
-        request: (&Key, &Costs, &Rank),
+        key: &Key,
         outcome: Outcome,
         waited: Duration,
+        departs: Option<(&Costs, &Rank)>,
     ) {
         span.end(outcome, waited);
-        meter!(self.meters.ended(request, outcome, waited));
-    }
-
-    /// A request has ended without a departure.
-    pub(crate) fn ended_early(&self, span: Span, key: &Key, outcome: Outcome, waited: Duration) {
-        let request = (key, &Costs::default(), &Rank::default());
-        self.ended(span, request, outcome, waited);
+        meter!(self.meters.ended(key, outcome, waited, departs));
     }
 
     /// The costs of a departed request were corrected.
@@ -148,13 +133,11 @@ impl Telemetry {
     }
 
     /// A request departed while one of a higher priority waited.
-    #[inline]
     pub(crate) fn inverted(&self) {
         meter!(self.meters.inversions.increment(1));
     }
 
     /// So many more places are in use, or fewer.
-    #[inline]
     pub(crate) fn places(&self, more: f64) {
         meter!(self.meters.places.increment(more));
     }
@@ -178,7 +161,6 @@ impl Telemetry {
     }
 
     /// There are so many more queues, or fewer.
-    #[inline]
     pub(crate) fn queues(&self, more: f64) {
         meter!(self.meters.queues.increment(more));
     }
@@ -282,17 +264,20 @@ pub(crate) enum Operation {
 #[derive(Debug)]
 pub(crate) struct StoreTelemetry {
     limiter: Arc<str>,
+    /// Whether the metrics of requests have the key as a label.
+    pub(crate) key_labels: bool,
     #[cfg(feature = "metrics")]
     meters: meters::StoreMeters,
 }
 
 impl StoreTelemetry {
     /// `limiter` is the label of the limiter's policy, or `rules`.
-    pub(crate) fn new(limiter: Arc<str>) -> Self {
+    pub(crate) fn new(limiter: Arc<str>, key_labels: bool) -> Self {
         Self {
             #[cfg(feature = "metrics")]
             meters: meters::StoreMeters::new(limiter.clone()),
             limiter,
+            key_labels,
         }
     }
 
@@ -300,16 +285,17 @@ impl StoreTelemetry {
     pub(crate) fn out(&self, shard: u64, error: &StoreError, others: usize) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         let (policy, error, cause) = (&*self.limiter, &*error.to_string(), cause.as_deref());
-        match others {
-            0 => event!(WARN, policy, shard, error, cause, "the store is out"),
-            _ => event!(
+        if others == 0 {
+            event!(WARN, policy, shard, error, cause, "the store is out");
+        } else {
+            event!(
                 DEBUG,
                 policy,
                 shard,
                 error,
                 cause,
                 "another shard of the store is out"
-            ),
+            );
         }
         meter!(self.meters.out(others));
     }
@@ -317,15 +303,16 @@ impl StoreTelemetry {
     /// A shard is back after so long, and so many others are out.
     pub(crate) fn back(&self, shard: u64, lasted: Duration, others: usize) {
         let (policy, lasted) = (&*self.limiter, lasted.as_secs_f64());
-        match others {
-            0 => event!(INFO, policy, shard, lasted, "the store is back"),
-            _ => event!(
+        if others == 0 {
+            event!(INFO, policy, shard, lasted, "the store is back");
+        } else {
+            event!(
                 DEBUG,
                 policy,
                 shard,
                 lasted,
                 "a shard of the store is back, and others are out"
-            ),
+            );
         }
         meter!(self.meters.back());
     }

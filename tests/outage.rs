@@ -22,16 +22,15 @@ fn store() -> FailingStore {
 }
 
 fn fail(store: &FailingStore, fault: Fault) {
-    store.set_latency(match fault {
+    let latency = match fault {
         Fault::LostReply => TIMEOUT,
         _ => LATENCY,
-    });
-    store.fail_with(fault);
+    };
+    store.clone().latency(latency).fail_with(fault);
 }
 
 fn recover(store: &FailingStore) {
-    store.set_latency(LATENCY);
-    store.recover();
+    store.clone().latency(LATENCY).recover();
 }
 
 fn limiter(store: &FailingStore, outage: Outage) -> Limiter {

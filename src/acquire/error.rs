@@ -57,7 +57,7 @@ pub(crate) enum Cause {
     },
     QueueFull {
         waiting: usize,
-        /// If the store was asked for it.
+        /// If the store has answered before.
         snapshot: Option<Snapshot>,
     },
     InvalidCost(String),
@@ -71,11 +71,8 @@ pub(crate) enum Cause {
 impl Cause {
     pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::TooLong { .. }
-            | Self::QueueFull {
-                snapshot: Some(_), ..
-            } => Outcome::Limited,
-            Self::QueueFull { snapshot: None, .. } => Outcome::QueueFull,
+            Self::TooLong { .. } => Outcome::Limited,
+            Self::QueueFull { .. } => Outcome::QueueFull,
             Self::InvalidCost(_) | Self::InvalidShare(_) | Self::EmptyKey | Self::NoKey(_) => {
                 Outcome::Invalid
             }
@@ -166,7 +163,7 @@ impl Error {
 
     /// The state of the key when the request [was limited](Self::is_limited).
     ///
-    /// An [inbound](crate::tower::inbound) layer also knows it if the [queue was full](ErrorKind::QueueFull).
+    /// If the [queue was full](ErrorKind::QueueFull), it is that of the last answer of the store; `None` before the first one.
     #[must_use]
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match &self.inner.cause {

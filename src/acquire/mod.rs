@@ -4,6 +4,7 @@ mod error;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::algorithm::{Costs, Mode};
 use crate::cost::Cost;
-use crate::dispatcher::{Current, Granted, Handle, Position, Waiting};
+use crate::dispatcher::{Current, Granted, Handle, Place, Position, Waiting};
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::permit::{Decision, Permit, Place};
+use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank, Share};
 use crate::queue::{Refusal, Standing};
@@ -33,39 +34,14 @@ pub use self::error::{Error, ErrorKind};
 pub struct Acquire {
     /// A permit takes over the handle and the key.
     handle: Option<Arc<Handle>>,
-    key: Key,
-    cost: Cost,
+    pub(crate) key: Key,
+    pub(crate) cost: Cost,
     rank: Rank,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// It asks again, without waiting. So many requests were waiting before, too many to wait behind.
-    full: Option<u32>,
     /// The place that it had in the queue when it got a permit that expired.
     former: Option<Box<Position>>,
-    joined: Option<Box<Joined>>,
-}
-
-/// A request in a queue.
-struct Joined {
-    waiting: Waiting,
-    /// The telemetry of this policy counts it as waiting, as long as this lives.
-    current: Arc<Current>,
-    priority: Priority,
-    span: Span,
-}
-
-/// The first step of a request.
-enum Start {
-    Departs(Departs),
-    Waits(Box<Joined>),
-    Fails(Cause),
-}
-
-/// A permit without its limiter and key.
-struct Departs {
-    granted: Granted,
-    is_counted: bool,
-    waited: Duration,
+    joined: Option<Box<Waiting>>,
 }
 
 impl Acquire {
@@ -78,7 +54,6 @@ impl Acquire {
             rank: Rank::default(),
             max_wait: None,
             deadline: None,
-            full: None,
             former: None,
             joined: None,
         }
@@ -88,35 +63,12 @@ impl Acquire {
     pub(crate) fn again(&mut self, expired: Permit) {
         let place = expired.handle.former_place(expired.granted.place);
         self.former = Some(Box::new(place));
-        (self.handle, self.key) = (Some(expired.handle.clone()), expired.key.clone());
-        expired.forfeit();
-    }
-
-    /// Asks once more, without waiting, if the queue was full: either the request departs, or the error has the state of
-    /// the key. Returns false if the error already has it, or is another one.
-    pub(crate) fn again_without_waiting(&mut self, error: &Error) -> bool {
-        let &Cause::QueueFull {
-            waiting,
-            snapshot: None,
-        } = error.cause()
-        else {
-            return false;
-        };
-        (self.max_wait, self.full) = (Some(Duration::ZERO), Some(waiting as u32));
-        true
-    }
-
-    /// The key of the request.
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
+        expired.handle.forfeit(&expired.key, expired.granted);
+        (self.handle, self.key) = (Some(expired.handle), expired.key);
     }
 
     fn handle(&self) -> &Arc<Handle> {
         self.handle.as_ref().expect("polled after it was ready")
-    }
-
-    pub(crate) fn cost_of_request(&self) -> &Cost {
-        &self.cost
     }
 
     /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once. All of it departs at
@@ -338,9 +290,9 @@ impl Acquire {
     ) -> Poll<Result<T, Error>> {
         if self.joined.is_none() {
             match self.start() {
-                Start::Departs(departs) => return Poll::Ready(Ok(granted(self.permit(departs)))),
-                Start::Waits(joined) => self.joined = Some(joined),
-                Start::Fails(cause) => return Poll::Ready(refused(self, cause)),
+                Ok(Some(departs)) => return Poll::Ready(Ok(granted(self.permit(departs)))),
+                Ok(None) => {}
+                Err(cause) => return Poll::Ready(refused(self, cause)),
             }
         }
         Poll::Ready(match ready!(self.poll_joined(cx)) {
@@ -351,45 +303,41 @@ impl Acquire {
 
     /// Departs at once, joins the queue, or fails.
     #[inline(always)]
-    fn start(&self) -> Start {
+    fn start(&mut self) -> Result<Option<Granted>, Cause> {
         let (handle, key, now) = (self.handle(), &self.key, Instant::now());
-        let (place, waited) = match self.former.as_deref() {
-            None => (Position::new(now), Duration::ZERO),
-            Some(former) => (*former, now - former.arrival),
+        let place = match self.former.as_deref() {
+            None => Position::new(now, &self.rank),
+            Some(former) => *former,
         };
         let current = handle.load();
         let span = current.telemetry.begin(key, self.cost.requests());
         let entered = span.enter();
         let joined = match self.cost_under(&current.policy, None) {
-            Ok(cost) => {
-                match handle.depart_at_once(&current, key, (cost, &self.rank), place, now) {
-                    Some(Ok(granted)) => {
-                        drop(entered);
-                        return Start::Departs(self.departs(&current, span, granted, waited));
-                    }
-                    at_once => {
-                        let standing = at_once.and_then(Result::err);
-                        self.join(&current, (cost, standing), (place, waited), now)
-                    }
+            Ok(cost) => match handle.depart_at_once(&current, key, cost, place, now) {
+                Some(Ok(granted)) => {
+                    drop(entered);
+                    self.end(&current, span, &granted);
+                    return Ok(Some(granted));
                 }
-            }
+                at_once => {
+                    let standing = at_once.and_then(Result::err);
+                    self.join(&current, (cost, standing), place, now)
+                }
+            },
             Err(cause) => Err(cause),
         };
         drop(entered);
         match joined {
-            Ok(waiting) => {
-                let priority = self.rank.priority;
-                (current.telemetry).waiting(key, priority, 1.0);
-                Start::Waits(Box::new(Joined {
-                    waiting,
-                    current: Arc::clone(&current),
-                    priority,
-                    span,
-                }))
+            Ok(mut waiting) => {
+                waiting.span = span;
+                drop(current);
+                self.joined = Some(Box::new(waiting));
+                Ok(None)
             }
             Err(cause) => {
-                (current.telemetry).ended_early(span, key, cause.outcome(), waited);
-                Start::Fails(cause)
+                let waited = now - place.arrival;
+                (current.telemetry).ended(span, key, cause.outcome(), waited, None);
+                Err(cause)
             }
         }
     }
@@ -399,20 +347,21 @@ impl Acquire {
     fn poll_joined(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
         let joined = self.joined.as_mut().expect("it waits");
         let _entered = joined.span.enter();
-        let result = ready!(Pin::new(&mut joined.waiting).poll(cx));
-        let (now, span) = (Instant::now(), joined.span.take());
-        let waited = now.saturating_duration_since(joined.waiting.arrival);
+        let result = ready!(Pin::new(&mut **joined).poll(cx));
+        let (arrival, span) = (joined.arrival, mem::take(&mut joined.span));
         self.joined = None;
         let current = self.handle().load();
         Poll::Ready(match result {
             Ok(granted) => {
-                let departs = self.departs(&current, span, granted, waited);
+                self.end(&current, span, &granted);
                 drop(current);
-                Ok(self.permit(departs))
+                Ok(self.permit(granted))
             }
             Err(refusal) => {
+                let now = Instant::now();
+                let waited = now.saturating_duration_since(arrival);
                 let cause = self.cause(&current.policy, refusal, now, waited);
-                (current.telemetry).ended_early(span, &self.key, cause.outcome(), waited);
+                (current.telemetry).ended(span, &self.key, cause.outcome(), waited, None);
                 Err(cause)
             }
         })
@@ -436,7 +385,7 @@ impl Acquire {
         &self,
         current: &Current,
         (cost, refused): (Costs, Option<Standing>),
-        (place, waited): (Position, Duration),
+        place: Position,
         now: Instant,
     ) -> Result<Waiting, Cause> {
         let (handle, key) = (self.handle(), &self.key);
@@ -444,53 +393,41 @@ impl Acquire {
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
-        let denied = match refused {
-            Some(standing) if !waits => Some(standing),
-            _ => {
-                let denied = handle.denied(key, &cost, &self.rank, bound, now);
-                denied.inspect(|_| current.telemetry.remembered())
-            }
-        };
+        let denied = refused.filter(|_| !waits).or_else(|| {
+            let denied = handle.denied(key, &cost, &self.rank, bound, now);
+            denied.inspect(|_| current.telemetry.remembered())
+        });
         let joined = match denied {
             Some(standing) => Err(Refusal::Limited(standing)),
-            None if waits => handle.join(Mode::Wait, key, (&self.cost, &self.rank), place, bound),
             None => {
-                let place = Position::new(now);
-                handle.join(Mode::Try, key, (&self.cost, &self.rank), place, None)
+                let (mode, bound) = match waits {
+                    true => (Mode::Wait, bound),
+                    false => (Mode::Try, None),
+                };
+                handle.join(mode, key, (&self.cost, &self.rank), place, bound)
             }
         };
-        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, waited))
+        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival))
     }
 
     /// The time by which a request has to depart that arrived at this time.
     fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
-        let until = match self.max_wait {
-            Some(Duration::ZERO) => Some(arrival),
-            max_wait => {
-                let bounds = max_wait.into_iter().chain(policy.max_wait());
-                let leaky = policy.leaky_wait(self.handle().guard.current());
-                let longest = bounds.chain(leaky).min();
-                longest.and_then(|longest| arrival.checked_add(longest))
-            }
-        };
+        let leaky = policy.leaky_wait(self.handle().guard.current());
+        let bounds = self.max_wait.into_iter().chain(policy.max_wait());
+        let longest = bounds.chain(leaky).min();
+        let until = longest.and_then(|longest| arrival.checked_add(longest));
         until.into_iter().chain(self.deadline).min()
     }
 
     fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
-            Refusal::Limited(standing) => {
-                let snapshot = Snapshot::new(&standing, now);
-                match self.full {
-                    Some(waiting) => Cause::QueueFull {
-                        waiting: waiting as usize,
-                        snapshot: Some(snapshot),
-                    },
-                    None => Cause::TooLong { waited, snapshot },
-                }
-            }
-            Refusal::Full(waiting) => Cause::QueueFull {
+            Refusal::Limited(standing) => Cause::TooLong {
+                waited,
+                snapshot: Snapshot::new(&standing, now),
+            },
+            Refusal::Full(waiting, standing) => Cause::QueueFull {
                 waiting,
-                snapshot: None,
+                snapshot: standing.map(|standing| Snapshot::new(&standing, now)),
             },
             Refusal::TooCostly => {
                 let problem = policy.costs_of(&self.cost, None).err();
@@ -502,54 +439,28 @@ impl Acquire {
 
     /// The request departs.
     #[inline(always)]
-    fn departs(
-        &self,
-        current: &Current,
-        span: Span,
-        granted: Granted,
-        waited: Duration,
-    ) -> Departs {
-        let is_recorded = granted.turn.is_counted();
-        let outcome = match is_recorded {
+    fn end(&self, current: &Current, span: Span, granted: &Granted) {
+        let outcome = match granted.turn.is_counted() {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        let request = (&self.key, &granted.turn.units, &self.rank);
-        current.telemetry.ended(span, request, outcome, waited);
-        Departs {
-            is_counted: current.policy.counts(is_recorded),
-            granted,
-            waited,
-        }
+        let departs = Some((&granted.turn.units, &self.rank));
+        (current.telemetry).ended(span, &self.key, outcome, granted.waited, departs);
     }
 
     /// The permit takes over the handle and the key.
     #[inline(always)]
-    fn permit(&mut self, departs: Departs) -> Permit {
+    fn permit(&mut self, granted: Granted) -> Permit {
         Permit {
             handle: self.handle.take().expect("polled after it was ready"),
-            is_counted: departs.is_counted,
             key: self.key.take(),
-            granted: departs.granted,
-            waited: departs.waited,
+            granted,
         }
     }
 
     #[cold]
     fn error(&self, cause: Cause) -> Error {
         Error::new(cause, self.handle().policy())
-    }
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        let Self { waiting, .. } = self;
-        (self.current.telemetry).waiting(waiting.key(), self.priority, -1.0);
-        if waiting.is_waiting() {
-            let (span, waited) = (self.span.take(), waiting.arrival.elapsed());
-            let current = waiting.handle().load();
-            (current.telemetry).ended_early(span, waiting.key(), Outcome::Cancelled, waited);
-        }
     }
 }
 

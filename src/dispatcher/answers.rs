@@ -10,6 +10,7 @@ use super::known::Denied;
 use super::{Dispatcher, Handle};
 use crate::algorithm::{Costs, Taken};
 use crate::clock::{Offset, StoreClock};
+use crate::cost::Remaining;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::queue::{Answer, Standing, Turn};
@@ -31,7 +32,7 @@ impl Sent {
 
     fn failed(&self, error: &StoreError) {
         self.queue
-            .update(|queue, woken| queue.failed(self.number, error, Instant::now(), woken));
+            .update(|queue| queue.failed(self.number, error, Instant::now()));
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
@@ -61,8 +62,7 @@ impl Sent {
             next_call,
             lease: None,
             standing: Standing {
-                units: self.policy.units(),
-                remaining: taken.remaining,
+                remaining: Remaining::new(self.policy.units(), taken.remaining),
                 reset: Some(offset.latest(taken.reset)),
                 last: None,
                 overtakes: taken.overtakes,
@@ -95,16 +95,15 @@ impl Dispatcher {
         let (mut was_out, mut refusal) = (false, None);
         match answer {
             Ok(answered) => {
-                let uncertainty = self.observe(&self.clock, &answered).uncertainty();
-                for handle in self.handles() {
-                    handle.measured(answered.received - answered.sent, uncertainty);
-                }
-                if let Some((lasted, others)) = self.outages.ended(shard) {
+                let offset = self.observe(&self.clock, &answered);
+                self.measured(&answered, &offset);
+                let ended = self.schedule.lock().outages.ended(shard);
+                if let Some((lasted, others)) = ended {
                     self.telemetry.back(shard, lasted, others);
                     was_out = true;
                 }
             }
-            Err(error) if error.is_outage() || self.outages.error(shard).is_some() => {
+            Err(error) if error.is_outage() || self.outage(shard).is_some() => {
                 self.out(shard, key, &error, true);
             }
             Err(error) => refusal = Some(error),
@@ -112,13 +111,13 @@ impl Dispatcher {
         Handle::each_queue(self, |queue| {
             // In a cluster, keys may have moved to another shard.
             let other = self.store.shard(&queue.key);
-            queue.update(|queue, woken| {
+            queue.update(|queue| {
                 let waits = was_out && (other == shard || queue.is_out());
-                if waits && self.outages.error(other).is_none() {
+                if waits && self.outage(other).is_none() {
                     queue.back(Instant::now());
                 }
                 if let Some(error) = refusal.as_ref().filter(|_| other == shard) {
-                    queue.abandon(error, woken);
+                    queue.abandon(error);
                 }
             });
         });
@@ -127,10 +126,10 @@ impl Dispatcher {
     /// Something under way was lost with its task.
     pub(super) fn lost(self: &Arc<Self>, flight: Flight) {
         match flight {
-            Flight::Ping(shard, key) if self.outages.error(shard).is_some() => {
-                self.probe(shard, key, Instant::now());
-            }
-            Flight::Ping(..) => Handle::each_queue(self, |queue| self.touch(queue)),
+            Flight::Ping(shard, key) => match self.outage(shard) {
+                Some(error) => self.out(shard, &key, &error, true),
+                None => Handle::each_queue(self, |queue| self.touch(queue)),
+            },
             Flight::Call(_, sent) => {
                 let error = StoreError::new("the answer was lost").outcome_unknown();
                 for sent in sent {
@@ -158,14 +157,8 @@ impl Dispatcher {
         self.schedule.lock().departing = granted.max().unwrap_or(0) as usize;
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
-        let took = answered.received - answered.sent;
         if shard.is_some() && self.embedded.is_none() {
-            let is_same =
-                |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
-            for sent in sent.chunk_by(is_same) {
-                let handle = &sent[0].queue.handle;
-                handle.measured(took, offset.uncertainty());
-            }
+            self.measured(&answered, &offset);
         }
         let now = Instant::now();
         let mut answers = answered.answers.into_iter();
@@ -229,8 +222,8 @@ impl Dispatcher {
                 let next = taken.next.iter();
                 next.for_each(|&process| handle.nudge(&sent.queue.key, process));
             }
-            let last = sent.queue.update(|queue, woken| {
-                queue.answer(sent.number, &answer, now, woken);
+            let last = sent.queue.update(|queue| {
+                queue.answer(sent.number, &answer, now);
                 queue.unbounded()
             });
             if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
@@ -245,10 +238,19 @@ impl Dispatcher {
     pub(super) fn observe(&self, clock: &StoreClock, answered: &Answered) -> Offset {
         let it = answered;
         let read = clock.observe(it.sent, it.received, it.now, it.server);
-        if let Some(ahead) = read.set_by() {
-            self.telemetry.clock_set(ahead);
+        if let Some(nanos) = read.set_by {
+            self.telemetry.clock_set(nanos as f64 / 1e9);
         }
         read.offset
+    }
+
+    /// An answer shows how long a round trip takes, and how closely the clock is known.
+    fn measured(&self, answered: &Answered, offset: &Offset) {
+        for handle in self.handles() {
+            let took = answered.received - answered.sent;
+            handle.guard.measured(took, offset.uncertainty());
+            (handle.load().telemetry).guard(handle.guard.current());
+        }
     }
 
     /// A call has failed.

@@ -3,18 +3,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, timeout};
 
+use super::Dispatcher;
 use super::key_queue::KeyQueue;
-use super::{Dispatcher, wake};
 use crate::algorithm::{Demand, Mode, Take};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::{CounterSet, Woken};
+use crate::queue::CounterSet;
 use crate::store::{Answered, Call, Operation, Reply, Store as _};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
@@ -55,18 +56,17 @@ impl Dispatcher {
             if self.check(&queue, now) {
                 due.push((self.store.shard(&queue.key), queue));
             } else {
-                queue.update(|_, _| {});
+                queue.update(|_| {});
             }
         }
         due.sort_by_key(|(shard, _)| *shard);
         for queues in due.chunk_by(|one, other| one.0 == other.0) {
             let (shard, first) = &queues[0];
             let is_measured = || queues.iter().all(|(_, it)| it.handle.guard.is_measured());
-            if let Some(error) = self.outages.error(*shard) {
-                self.call_fallback(queues, &error);
-            } else if self.embedded.is_some() || is_measured() {
+            let outage = self.outage(*shard);
+            if outage.is_some() || self.embedded.is_some() || is_measured() {
                 for batch in queues.chunks(self.store.batch_size().max(1)) {
-                    self.call_shard(batch);
+                    self.call_shard(batch, outage.as_ref());
                 }
             } else if !self.schedule.lock().is_pinged(*shard) {
                 self.ping(*shard, first.key.clone());
@@ -81,11 +81,11 @@ impl Dispatcher {
 
     /// Looks after the requests of a queue that may depart, and whether its next call is due.
     fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
-        let mut woken = Woken::new();
         let mut locked = queue.lock();
-        let missed = locked.check(now, &mut woken);
+        let missed = locked.check(now);
         let lost = locked.lose_lease(now);
         let is_due = locked.call_due().is_some_and(|due| due <= now);
+        let woken = locked.take_woken();
         drop(locked);
         if let Some(turn) = missed {
             queue.missed(turn.guard, turn.until, now);
@@ -94,63 +94,47 @@ impl Dispatcher {
             let telemetry = &queue.handle.load().telemetry;
             telemetry.lost_places(&queue.key, lost);
         }
-        wake(woken);
+        woken.into_iter().for_each(Waker::wake);
         is_due
     }
 
-    /// Sends the calls of queues of one shard as a batch.
-    fn call_shard(self: &Arc<Self>, queues: &[(u64, Arc<KeyQueue>)]) {
-        let mut woken = Woken::new();
+    /// Sends the calls of queues of one shard as a batch. In an outage, the fallback store serves them, or they wait.
+    pub(super) fn call_shard(
+        self: &Arc<Self>,
+        queues: &[(u64, Arc<KeyQueue>)],
+        outage: Option<&StoreError>,
+    ) {
         let begun = Instant::now();
         // Calls that share a number may be alike, so that the store answers them together.
         let mut number = self.next_number();
         let mut sent = Vec::with_capacity(queues.len());
         let mut takes = Vec::with_capacity(queues.len());
         for (_, queue) in queues {
-            if let Some((one, take)) = self.begin(queue, &mut number, begun, None, &mut woken) {
+            if let Some(error) = outage
+                && queue.handle.load().fallback.is_none()
+            {
+                queue.update(|queue| queue.out(error, begun));
+            } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
                 sent.push(one);
                 takes.push(take);
             }
         }
-        wake(woken);
-        if !sent.is_empty() {
+        if outage.is_some() {
+            if let Some(answer) = self.fallback.store.call(takes).take_ready() {
+                self.apply(None, sent, answer);
+            }
+            for (shard, queue) in queues {
+                // Nothing else calls for a queue whose outage has ended in the meantime.
+                if self.outage(*shard).is_none() {
+                    queue.update(|queue| queue.back(Instant::now()));
+                }
+            }
+        } else if !sent.is_empty() {
             let requests = sent.iter().map(|sent| sent.demand.requests()).sum();
             let returned = takes.iter().map(Call::settlements).sum();
             self.telemetry.asked(requests, returned);
             let flight = Flight::Call(queues[0].0, sent);
             self.send(flight, || self.store.call(takes));
-        }
-    }
-
-    /// Serves queues whose shard is out by the embedded store, or lets them wait.
-    pub(super) fn call_fallback(
-        self: &Arc<Self>,
-        queues: &[(u64, Arc<KeyQueue>)],
-        error: &StoreError,
-    ) {
-        for (_, queue) in queues {
-            if queue.handle.current().fallback.is_none() {
-                queue.update(|queue, woken| queue.out(error, Instant::now(), woken));
-                self.nudge_if_back(queue);
-                continue;
-            }
-            let mut woken = Woken::new();
-            let (mut number, begun) = (self.next_number(), Instant::now());
-            let begun = self.begin(queue, &mut number, begun, Some(error), &mut woken);
-            wake(woken);
-            if let Some((sent, take)) = begun
-                && let Some(answer) = self.fallback.store.call(vec![take]).take_ready()
-            {
-                self.apply(None, vec![sent], answer);
-            }
-            self.nudge_if_back(queue);
-        }
-    }
-
-    /// Calls for a queue whose outage has ended in the meantime, as nothing else would.
-    fn nudge_if_back(&self, queue: &Arc<KeyQueue>) {
-        if self.outages.error(self.store.shard(&queue.key)).is_none() {
-            queue.update(|queue, _| queue.back(Instant::now()));
         }
     }
 
@@ -162,12 +146,11 @@ impl Dispatcher {
         number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
-        woken: &mut Woken,
     ) -> Option<(Sent, Call)> {
         let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
-        current.count(&mut locked, woken);
+        current.count(&mut locked);
         let (policy, clock, round_trip) = match outage {
             Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
             None => {
@@ -181,14 +164,11 @@ impl Dispatcher {
         }
         let number = *number;
         let largest = policy.largest_costs();
-        let mut asked = locked.begin(number, &largest, outage, clock.arrived(), woken);
+        let mut asked = locked.begin(number, &largest, outage, clock.arrived());
         asked.holding.is_notified = self.store.is_subscribed();
         let flow = queue.flow();
-        if let Some(check) = locked.due() {
-            self.schedule.lock().set(queue, Some(check));
-            self.changed.notify_waiters();
-        }
         drop(locked);
+        queue.update(|_| {});
         let clock_sets = self.clock.sets();
         let mut take = Take {
             process: self.process | queue.lane,
@@ -250,15 +230,15 @@ impl Dispatcher {
             dispatcher: self.clone(),
             number,
             begun,
+            answer: None,
         };
-        match Runtime::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move {
+        if let Ok(runtime) = Runtime::try_current() {
+            runtime.spawn(async move {
                 let answer = timeout(LONGEST_CALL, reply).await;
                 landing.land(answer.unwrap_or_else(|_| {
                     Err(StoreError::new("the store did not reply in time").outcome_unknown())
                 }));
-            })),
-            Err(_) => drop(landing),
+            });
         }
     }
 }
@@ -277,26 +257,23 @@ struct Landing {
     dispatcher: Arc<Dispatcher>,
     number: u64,
     begun: Instant,
+    answer: Option<Result<Answered, StoreError>>,
 }
 
 impl Landing {
-    fn land(self, answer: Result<Answered, StoreError>) {
-        let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
-        if let Some(flight) = flight {
-            self.dispatcher.finish(flight, self.begun, answer);
-        }
+    fn land(mut self, answer: Result<Answered, StoreError>) {
+        self.answer = Some(answer);
     }
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
-        match flight {
-            Some(flight) if std::thread::panicking() => {
-                self.dispatcher.finish(flight, self.begun, Err(panicked()));
-            }
-            Some(flight) => self.dispatcher.lost(flight),
-            None => {}
+        let panics = std::thread::panicking().then(|| Err(panicked()));
+        match (flight, self.answer.take().or(panics)) {
+            (Some(flight), Some(answer)) => self.dispatcher.finish(flight, self.begun, answer),
+            (Some(flight), None) => self.dispatcher.lost(flight),
+            (None, _) => {}
         }
     }
 }

@@ -14,22 +14,22 @@ use tokio::time::{Instant, sleep_until};
 
 use super::key_queue::{KeyQueue, Waiting};
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
-use super::{Dispatcher, Held};
+use super::{Dispatcher, Place};
 use crate::algorithm::{
     Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
     level,
 };
 use crate::clock::{ClockSets, Offset};
-use crate::cost::Cost;
+use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::{Key, NoKey, NoKeyCause};
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Plan, Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
-use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn, Woken};
-use crate::store::{Answered, Call, Operation, Reply, Store as _};
-use crate::telemetry::{self, Outcome, Settings, Telemetry};
+use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
+use crate::store::{Answered, Call, Operation, Store as _};
+use crate::telemetry::{self, Outcome, Telemetry};
 
 /// Corrections of a key without waiting requests share a call if they follow within so long.
 const GATHER_SETTLEMENTS: Duration = Duration::from_millis(5);
@@ -47,11 +47,9 @@ pub(crate) struct Handle {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) guard: Guard,
     current: Replaceable<Current>,
-    settings: Settings,
     queues: Mutex<HashMap<Key, Lanes>>,
-    /// How many keys have queues, and how many queues of another than the default priority there are.
+    /// How many keys have queues.
     count: AtomicUsize,
-    pub(super) levels: AtomicUsize,
     /// The last place that was given to a request that waits; changed while the queues are locked.
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
@@ -77,13 +75,15 @@ type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) turn: Turn,
-    /// How much more of each unit of the turn could have departed.
-    pub(crate) remaining: Costs,
+    /// How much more of each unit could have departed.
+    pub(crate) remaining: Remaining,
     /// All units are available again so long after the start of the turn, in microseconds.
     pub(crate) reset: u64,
     pub(crate) place: Position,
+    /// How long it has waited.
+    pub(crate) waited: Duration,
     /// Its place among those in progress, if a quota limits how many there are.
-    pub(crate) held: Option<Box<Held>>,
+    pub(crate) held: Place,
 }
 
 /// The place of a request in its queue.
@@ -108,51 +108,36 @@ impl Granted {
 
 impl Position {
     /// A new place.
-    pub(crate) fn new(arrival: Instant) -> Self {
+    #[inline]
+    pub(crate) fn new(arrival: Instant, rank: &Rank) -> Self {
         Self {
             number: 0,
-            level: 0,
-            flow: Flow::default().id,
+            level: rank.priority.level(),
+            flow: rank.flow().id,
             arrival,
         }
-    }
-
-    /// Sets the level and the share.
-    fn rank(&mut self, rank: &Rank) {
-        (self.level, self.flow) = (rank.priority.level(), rank.flow().id);
     }
 }
 
 impl Handle {
-    /// `denials` is the number of keys that are remembered to be over their limit.
-    pub(crate) fn new(
-        dispatcher: &Arc<Dispatcher>,
-        plan: Plan,
-        settings: Settings,
-        denials: usize,
-    ) -> Arc<Self> {
+    pub(crate) fn new(dispatcher: &Arc<Dispatcher>, plan: Plan) -> Arc<Self> {
+        let denials = dispatcher.denials;
         let is_remote = dispatcher.embedded.is_none();
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(plan.policy.guard()),
-            current: Replaceable::new(Current::new(plan, settings, 0)),
-            settings,
+            current: Replaceable::new(Current::new(plan, dispatcher, 0)),
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
-            levels: AtomicUsize::new(0),
             last_place: AtomicU64::new(0),
             denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
         });
-        dispatcher.add(&this);
+        let mut handles = dispatcher.handles.lock();
+        handles.retain(|handle| handle.strong_count() > 0);
+        handles.push(Arc::downgrade(&this));
         this
-    }
-
-    /// A call to the store took so long, and its clock is known as closely as that.
-    pub(super) fn measured(&self, took: Duration, uncertainty: Duration) {
-        self.guard.measured(took, uncertainty);
-        self.load().telemetry.guard(self.guard.current());
     }
 
     /// The current policy, for a moment.
@@ -180,7 +165,7 @@ impl Handle {
             let before = self.load();
             let counts_like = plan.policy.counts_like(&before.policy);
             let number = before.counters.number + u64::from(!counts_like);
-            let current = Current::new(plan, self.settings, number);
+            let current = Current::new(plan, &self.dispatcher, number);
             // The policy may have another label.
             let count = queues.len() as f64;
             current.telemetry.queues(count);
@@ -189,8 +174,8 @@ impl Handle {
         }
         self.forget_denials(None);
         for queue in self.each() {
-            queue.update(|queue, woken| {
-                self.load().count(queue, woken);
+            queue.update(|queue| {
+                self.load().count(queue);
                 queue.nudge(Instant::now());
             });
         }
@@ -221,8 +206,8 @@ impl Handle {
         &self,
         current: &Current,
         key: &Key,
-        (cost, rank): (Costs, &Rank),
-        mut place: Position,
+        cost: Costs,
+        place: Position,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
         let (store, policy) = (self.dispatcher.embedded.as_ref()?, &current.policy);
@@ -233,14 +218,12 @@ impl Handle {
         if self.queues() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
-        place.rank(rank);
         let guard = self.guard.current();
         let (at, attempt) = store.try_one(key, policy, cost, guard, now)?;
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
         let Some(recorded) = attempt.recorded else {
             return Some(Err(Standing {
-                units: policy.units(),
-                remaining: attempt.remaining,
+                remaining: Remaining::new(policy.units(), attempt.remaining),
                 reset: Some(local(attempt.reset)),
                 last: Some(local(attempt.earliest)),
                 overtakes: false,
@@ -256,10 +239,11 @@ impl Handle {
         };
         Some(Ok(Granted {
             turn,
-            remaining: attempt.remaining,
+            remaining: Remaining::new(policy.units(), attempt.remaining),
             reset: attempt.reset.saturating_sub(at),
             place,
-            held: None,
+            waited: now - place.arrival,
+            held: Place::default(),
         }))
     }
 
@@ -287,11 +271,10 @@ impl Handle {
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         let now = Instant::now();
         drop(sleep_until(now));
-        let mut woken = Woken::new();
-        let (queue, overtaken, due) = {
+        let (queue, overtaken, current) = {
             let mut queues = self.queues.lock();
             // The policy does not change while the queues are locked.
-            let current = self.load();
+            let current = self.current();
             let cost = current.policy.costs_of(cost, None);
             let cost = cost.map_err(|_| Refusal::TooCostly)?;
             let most = current.policy.max_waiting();
@@ -299,20 +282,19 @@ impl Handle {
             if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
                 let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
                 if waiting >= most {
-                    return Err(Refusal::Full(waiting));
+                    let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
+                    let standing = standings.max_by_key(|standing| standing.last);
+                    return Err(Refusal::Full(waiting, standing));
                 }
             }
-            place.rank(rank);
             let queue = self.queue_of(&mut queues, key, cost, place);
             let reserves = current.policy.reserves();
             let overtaken = match current.policy.lease() {
                 // A place belongs to the queue to which the store has given it.
                 Some(_) => None,
-                None => overtaken(&queues[key], queue.lane, cost, reserves, now),
+                None => overtake(&queues[key], queue.lane, cost, reserves, now),
             };
-            let turn = overtaken.as_ref();
-            let turn = turn.and_then(|it| it.lock().give_up(cost, now, &mut woken));
-            if let (Some(overtaken), true) = (&overtaken, turn.is_some()) {
+            if let Some((overtaken, _)) = &overtaken {
                 // Each share is charged for what departs of it.
                 overtaken.took_over(-cost.total());
                 queue.took_over(cost.total());
@@ -321,7 +303,7 @@ impl Handle {
             if queue.flow == COMBINED {
                 current.telemetry.combined();
             }
-            current.count(&mut locked, &mut woken);
+            current.count(&mut locked);
             (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
             if place.number == 0 {
                 place.number = self.next_place(place.arrival);
@@ -335,27 +317,23 @@ impl Handle {
                 // Requests that it overtakes may come at any time.
                 locked.announce(now);
             }
-            if let Some(turn) = turn {
-                locked.pass_on(mode, turn, now, &mut woken);
+            if let Some((_, turn)) = overtaken {
+                locked.pass_on(mode, turn, now);
             }
-            let due = locked.due();
             drop(locked);
-            (queue, overtaken, due)
+            (queue, overtaken, current)
         };
-        super::wake(woken);
-        queue.reschedule(due);
-        if let Some(overtaken) = overtaken {
-            overtaken.update(|_, _| {});
+        queue.update(|_| {});
+        if let Some((overtaken, _)) = overtaken {
+            overtaken.update(|_| {});
         }
-        Ok(Waiting::new(queue, place.number, place.arrival))
+        Ok(Waiting::new(queue, place, rank.priority, current))
     }
 
     /// The place of a request that had a permit, and waits once more.
-    pub(crate) fn former_place(&self, mut place: Position) -> Position {
-        if place.number == 0 {
-            place.number = self.dispatcher.nanos(place.arrival);
-        }
-        place
+    pub(crate) fn former_place(&self, place: Position) -> Position {
+        let number = place.number.max(self.dispatcher.nanos(place.arrival));
+        Position { number, ..place }
     }
 
     /// A place behind all that were given before.
@@ -387,37 +365,14 @@ impl Handle {
         };
         let (is_first, current) = (lanes.is_empty(), self.load());
         let mut new = Queue::default();
-        current.count(&mut new, &mut Woken::new());
+        current.count(&mut new);
         let queue = KeyQueue::new(self, key, lane, flow, new);
         lanes.push(queue.clone());
-        self.levels.fetch_add(queue.is_ranked(), Ordering::Relaxed);
         if is_first {
             self.count.store(queues.len(), Ordering::Release);
             current.telemetry.queues(1.0);
         }
         queue
-    }
-
-    /// The queue whose requests may use a departure: that of the highest level in which requests of the same share and like it
-    /// wait, or else its own. A level with a reserve keeps its departures.
-    fn queue_like(
-        self: &Arc<Self>,
-        queues: &mut HashMap<Key, Lanes>,
-        key: &Key,
-        cost: Costs,
-        place: Position,
-    ) -> Arc<KeyQueue> {
-        let units = |lane| lane % (1 << LEVEL_BITS.start);
-        let mine = place.level;
-        let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
-        let lanes = queues.get(key).into_iter().flatten();
-        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == place.flow);
-        let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
-        let waiting = alike.filter(|it| it.lock().len() > 0);
-        match waiting.min_by_key(|it| level(it.lane)) {
-            Some(queue) => queue.clone(),
-            None => self.queue_of(queues, key, cost, place),
-        }
     }
 
     /// Drops the queues of a key that have nothing to do.
@@ -427,13 +382,7 @@ impl Handle {
             return;
         };
         let lanes = entry.get_mut();
-        lanes.retain(|queue| {
-            let is_used = !queue.lock().is_idle();
-            if !is_used {
-                self.levels.fetch_sub(queue.is_ranked(), Ordering::Relaxed);
-            }
-            is_used
-        });
+        lanes.retain(|queue| !queue.lock().is_idle());
         if lanes.is_empty() {
             entry.remove();
             self.count.store(queues.len(), Ordering::Release);
@@ -453,7 +402,7 @@ impl Handle {
         self.forget_denials(Some(key));
         for queue in self.lanes(key) {
             if [0, self.dispatcher.process | queue.lane].contains(&process) {
-                queue.update(|queue, _| queue.nudge(Instant::now()));
+                queue.update(|queue| queue.nudge(Instant::now()));
             }
         }
     }
@@ -462,7 +411,7 @@ impl Handle {
     pub(super) fn nudge_others(&self, queue: &Arc<KeyQueue>) {
         let lanes = self.lanes(&queue.key);
         let others = lanes.iter().filter(|other| !Arc::ptr_eq(other, queue));
-        others.for_each(|other| other.update(|queue, _| queue.nudge(Instant::now())));
+        others.for_each(|other| other.update(|queue| queue.nudge(Instant::now())));
     }
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
@@ -471,19 +420,21 @@ impl Handle {
             turn, place, held, ..
         } = granted;
         self.forget_denials(Some(key));
-        if let Some(held) = held {
+        if let Some(held) = held.0 {
             return held.forfeit(turn);
         }
-        let mut woken = Woken::new();
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_like(&mut queues, key, turn.units, place);
-            queue
-                .lock()
-                .pass_on(Mode::Wait, turn, Instant::now(), &mut woken);
+            let queue = self.queue_of(&mut queues, key, turn.units, place);
+            let now = Instant::now();
+            match queues[key].len() {
+                1 => queue.lock().pass_on(Mode::Wait, turn, now),
+                // The store decides which queue has the next request.
+                _ => queue.lock().send_back(&turn, now),
+            }
             queue
         };
-        queue.update(|_, all| all.append(&mut woken));
+        queue.update(|_| {});
     }
 
     /// Corrects what a past departure cost, with the next call for requests like it. Returns false if other counters have
@@ -512,7 +463,7 @@ impl Handle {
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
         };
-        queue.update(|_, _| {});
+        queue.update(|_| {});
         if is_recorded {
             self.load().telemetry.corrected(settlements);
         }
@@ -554,13 +505,18 @@ impl Handle {
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);
         for queue in self.lanes(key) {
-            queue.update(|queue, _| queue.pause_known(known));
+            queue.update(|queue| queue.pause_known(known));
         }
         Ok(())
     }
 
     /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
-    pub(crate) fn look(self: &Arc<Self>, key: &Key, cost: Costs, rank: &Rank) -> Reply<Answered> {
+    pub(crate) async fn look(
+        &self,
+        key: &Key,
+        cost: Costs,
+        rank: &Rank,
+    ) -> Result<Answered, StoreError> {
         let (current, begun) = (self.current(), Instant::now());
         let store = &self.dispatcher.store;
         let call = |policy: &Arc<Policy>, take| Call {
@@ -579,39 +535,28 @@ impl Handle {
             ..Take::one(Mode::Peek, cost)
         };
         if let Some(policy) = &current.fallback
-            && self.dispatcher.outages.error(store.shard(key)).is_some()
+            && self.dispatcher.outage(store.shard(key)).is_some()
         {
             let fallback = &self.dispatcher.fallback.store;
-            return fallback.call(vec![call(policy, take)]);
+            return fallback.call(vec![call(policy, take)]).await;
         }
         for queue in self.lanes(key) {
-            let unsent = queue.lock();
             let settlements = &mut take.corrections.settlements;
-            settlements.extend_from_slice(unsent.settlements());
+            settlements.extend_from_slice(queue.lock().settlements());
         }
-        let mut reply = store.call(vec![call(&current.policy, take)]);
-        let (dispatcher, key) = (self.dispatcher.clone(), key.clone());
-        let called = move |answered: &_| {
-            dispatcher.called(telemetry::Operation::Peek, &key, begun, answered);
-        };
-        if let Some(answered) = reply.take_ready() {
-            called(&answered);
-            return Reply::ready(answered);
-        }
-        Reply::pending(async move {
-            let answered = reply.await;
-            called(&answered);
-            answered
-        })
+        let answered = store.call(vec![call(&current.policy, take)]).await;
+        self.dispatcher
+            .called(telemetry::Operation::Peek, key, begun, &answered);
+        answered
     }
 
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
-            queue.update(|queue, woken| match command {
+            queue.update(|queue| match command {
                 Command::Pause { span, .. } => {
                     let until = now + Duration::from_micros(*span);
-                    queue.pause(until, now, woken);
+                    queue.pause(until, now);
                 }
                 Command::Resume | Command::Reset => queue.resume(now),
                 Command::Allow { .. } => {}
@@ -671,7 +616,7 @@ impl Handle {
         }
         let key = &Key::from("");
         let span = current.telemetry.begin(key, 1);
-        (current.telemetry).ended_early(span, key, Outcome::Invalid, Duration::ZERO);
+        (current.telemetry).ended(span, key, Outcome::Invalid, Duration::ZERO, None);
         current.policy.clone()
     }
 
@@ -705,42 +650,41 @@ impl Handle {
         let Some(known) = taken.known else {
             return;
         };
-        let quarantined_until = taken.quarantined_until;
-        let until = offset.latest(quarantined_until);
-        let rests = until.saturating_duration_since(Instant::now());
+        let (now, quarantined_until) = (Instant::now(), taken.quarantined_until);
+        let rests = offset.latest(quarantined_until);
+        let rests = rests.saturating_duration_since(now);
         let seen = self.seen.get(key);
         if !rests.is_zero() && seen.is_none_or(|seen| seen.quarantined_until < quarantined_until) {
             self.load().telemetry.quarantined(key, rests);
         }
-        let now = Instant::now();
         let places = now + self.policy().lease().unwrap_or_default();
+        let counts_until = offset.latest(taken.reset.max(quarantined_until));
         let state = SeenState {
             known,
             quarantined_until,
-            expires: offset
-                .latest(taken.reset.max(quarantined_until))
-                .max(places),
+            expires: counts_until.max(places),
             clock_sets,
         };
         self.seen.note(key, state);
     }
 }
 
-/// The queue of a lower level that has the first turn of this cost. A level with a reserve keeps its turns.
-fn overtaken(
+/// Takes the first turn of this cost from the queue of a lower level that has it. A level with a reserve keeps its turns.
+fn overtake(
     lanes: &Lanes,
     lane: u64,
     cost: Costs,
     reserves: Reserves,
     now: Instant,
-) -> Option<Arc<KeyQueue>> {
+) -> Option<(Arc<KeyQueue>, Turn)> {
     let lower = lanes.iter().filter(|it| {
         let theirs = level(it.lane);
         theirs > level(lane) && reserves[theirs as usize] == 0
     });
     let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
-    let first = turns.min_by_key(|(from, _)| *from);
-    first.map(|(_, queue)| queue.clone())
+    let (_, queue) = turns.min_by_key(|(from, _)| *from)?;
+    let turn = queue.lock().give_up(cost, now)?;
+    Some((queue.clone(), turn))
 }
 
 /// The number of a share among those of a key in this process. Behind the last one, shares are combined.
@@ -760,10 +704,11 @@ fn share_number(lanes: &Lanes, flow: u64) -> u64 {
 
 impl Current {
     /// `number` counts the policies so far that have started with new counters.
-    fn new(Plan { policy, fallback }: Plan, settings: Settings, number: u64) -> Self {
+    fn new(plan: Plan, dispatcher: &Dispatcher, number: u64) -> Self {
+        let Plan { policy, fallback } = plan;
         let units = policy.units();
         Self {
-            telemetry: Telemetry::new(settings, &policy),
+            telemetry: Telemetry::new(dispatcher.telemetry.key_labels, &policy),
             policy,
             counters: CounterSet { number, units },
             fallback,
@@ -771,8 +716,8 @@ impl Current {
     }
 
     /// Has a queue count by the policy.
-    pub(super) fn count(&self, queue: &mut Queue, woken: &mut Woken) {
-        queue.count_by(&self.policy, self.counters, woken);
+    pub(super) fn count(&self, queue: &mut Queue) {
+        queue.count_by(&self.policy, self.counters);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The places of requests in progress: [`Held`].
+//! The places of requests in progress: [`Place`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,6 +16,59 @@ use crate::queue::Turn;
 
 /// Releases of one key share a call if they follow within so long.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// The place of a request among those in progress; made by [`Permit::hold`](crate::Permit::hold). It is released when it is
+/// dropped.
+///
+/// ```
+/// use tower_throttle::{Limiter, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().quota(Quota::concurrent(1)).build()?;
+/// let place = limiter.acquire("printer").await?.hold();
+/// assert!(!limiter.try_acquire("printer").await?.is_granted());
+/// drop(place);
+/// assert!(limiter.try_acquire("printer").await?.is_granted());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A process renews the lease of its places as long as it holds them, on a tokio runtime. If it dies, other processes get the
+/// places when the [lease](crate::Quota::lease) ends. If it cannot renew the lease, the place [is lost](Self::is_lost), and
+/// [`Lost`](crate::Lost) says what happens then.
+#[derive(Debug, Default)]
+#[must_use = "the place is released when it is dropped"]
+pub struct Place(pub(super) Option<Box<Held>>);
+
+impl Place {
+    /// False if no quota limits how many requests are in progress, or if the request does not count.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the lease has ended, so that the store may have given the place to another request. It stays so, although the
+    /// process takes the place again when the store is back.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let held = self.0.as_ref();
+        held.is_some_and(|held| held.is_leased && held.lease_end().is_none())
+    }
+
+    /// Has its lease renewed on this runtime.
+    pub(crate) fn ensure_task(&self) {
+        self.0.iter().for_each(|held| held.ensure_task());
+    }
+
+    /// Ready once the work has to be dropped, with its policy.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
+        match &mut self.0 {
+            Some(held) => held.poll_lost(cx),
+            None => Poll::Pending,
+        }
+    }
+}
 
 /// The units that a request in progress holds. They are released when it is dropped.
 pub(crate) struct Held {
@@ -50,18 +103,13 @@ impl Held {
         self.queue.lock().lease_end(self.losses, Instant::now())
     }
 
-    /// Whether the lease has ended, so that the store may have given the place to others.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_leased && self.lease_end().is_none()
-    }
-
     /// Has the lease renewed on this runtime.
-    pub(crate) fn ensure_task(&self) {
+    fn ensure_task(&self) {
         self.queue.handle.dispatcher.ensure_task();
     }
 
     /// Ready once the work of the request has to be dropped, with its policy.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
         let policy = &self.current.policy;
         if !self.is_leased || policy.lost() != Lost::Abort {
             return Poll::Pending;
@@ -79,9 +127,9 @@ impl Held {
     pub(super) fn forfeit(mut self, turn: Turn) {
         let units = self.end();
         let now = Instant::now();
-        self.queue.update(|queue, woken| {
+        self.queue.update(|queue| {
             queue.take_back(units);
-            queue.pass_on(Mode::Wait, turn, now, woken);
+            queue.pass_on(Mode::Wait, turn, now);
         });
     }
 
@@ -103,7 +151,7 @@ impl Drop for Held {
             None => GATHER,
         };
         self.queue
-            .update(|queue, _| queue.release(units, Instant::now(), gather));
+            .update(|queue| queue.release(units, Instant::now(), gather));
     }
 }
 

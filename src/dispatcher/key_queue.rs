@@ -3,19 +3,20 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Held;
-use super::handle::{Granted, Handle, Position};
+use super::handle::{Current, Granted, Handle, Position};
+use super::held::{Held, Place};
 use crate::algorithm::{Flow, level};
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::priority::Priority;
-use crate::queue::{Queue, Refusal, Step, Woken};
-use crate::snapshot::{Remaining, until};
+use crate::queue::{Queue, Refusal, Step};
+use crate::snapshot::until;
+use crate::telemetry::{Outcome, Span};
 
 /// A queue of one key.
 pub(super) struct KeyQueue {
@@ -41,12 +42,15 @@ impl KeyQueue {
         flow: u64,
         queue: Queue,
     ) -> Arc<Self> {
+        let without_share = Flow::default();
+        let is_shared = flow != without_share.id;
+        let weight = if is_shared { 0 } else { without_share.weight };
         Arc::new(Self {
             handle: handle.clone(),
             key: key.clone(),
             lane,
             flow,
-            weight: AtomicU32::new(0),
+            weight: AtomicU32::new(weight),
             serial: handle.dispatcher.next_number(),
             queue: Mutex::new(queue),
             scheduled: Mutex::default(),
@@ -55,28 +59,10 @@ impl KeyQueue {
 
     /// The share of its requests.
     pub(super) fn flow(&self) -> Flow {
-        match self.flow {
-            id if id == Flow::default().id => Flow::default(),
-            id => Flow {
-                id,
-                weight: self.weight.load(Ordering::Relaxed),
-            },
+        Flow {
+            id: self.flow,
+            weight: self.weight.load(Ordering::Relaxed),
         }
-    }
-
-    /// The place of one of its requests.
-    fn place(&self, number: u64, arrival: Instant) -> Position {
-        Position {
-            number,
-            level: level(self.lane),
-            flow: self.flow,
-            arrival,
-        }
-    }
-
-    /// 1 if its requests have another priority than the default, else 0.
-    pub(super) fn is_ranked(&self) -> usize {
-        usize::from(level(self.lane) != Priority::default().level())
     }
 
     /// Its requests took over departures from another share. Requests without a share are charged nothing.
@@ -97,9 +83,6 @@ impl KeyQueue {
 
     /// Counts a departure if requests of a higher level wait in this process, unless its level has a reserve.
     fn note_inversion(&self) {
-        if self.handle.levels.load(Ordering::Relaxed) == 0 {
-            return;
-        }
         let lanes = self.handle.lanes(&self.key);
         let mine = level(self.lane);
         let is_reserved = self.handle.load().policy.reserves()[mine as usize] > 0;
@@ -110,30 +93,21 @@ impl KeyQueue {
     }
 
     /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
-    pub(crate) fn update<T>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Queue, &mut Woken) -> T,
-    ) -> T {
-        let mut woken = Woken::new();
-        let (result, due, is_idle) = {
+    pub(crate) fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let (result, due, woken, is_idle) = {
             let mut queue = self.queue.lock();
-            let result = change(&mut queue, &mut woken);
-            (result, queue.due(), queue.is_idle())
+            let result = change(&mut queue);
+            (result, queue.due(), queue.take_woken(), queue.is_idle())
         };
-        self.reschedule(due);
-        super::wake(woken);
-        if is_idle {
-            self.handle.drop_idle(&self.key);
-        }
-        result
-    }
-
-    /// Has the dispatcher look at the queue by then, if it does not do so yet.
-    pub(super) fn reschedule(self: &Arc<Self>, due: Option<Instant>) {
         let is_new = due != *self.scheduled.lock();
         if is_new {
             self.handle.dispatcher.touch(self);
         }
+        woken.into_iter().for_each(Waker::wake);
+        if is_idle {
+            self.handle.drop_idle(&self.key);
+        }
+        result
     }
 
     /// A request was polled too late for its turn, which had ended at `until`.
@@ -156,30 +130,30 @@ pub(crate) struct Waiting {
     /// Its place in the queue; 0 once it has left.
     number: u64,
     pub(crate) arrival: Instant,
+    priority: Priority,
+    /// The telemetry of this policy counts it as waiting, as long as this lives.
+    current: Arc<Current>,
+    pub(crate) span: Span,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Waiting {
-    pub(super) fn new(queue: Arc<KeyQueue>, number: u64, arrival: Instant) -> Self {
+    pub(super) fn new(
+        queue: Arc<KeyQueue>,
+        place: Position,
+        priority: Priority,
+        current: Arc<Current>,
+    ) -> Self {
+        (current.telemetry).waiting(&queue.key, priority, 1.0);
         Self {
             queue,
-            number,
-            arrival,
+            number: place.number,
+            arrival: place.arrival,
+            priority,
+            current,
+            span: Span::default(),
             timer: None,
         }
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.queue.key
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.queue.handle
-    }
-
-    /// False once it has left the queue.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.number > 0
     }
 }
 
@@ -193,19 +167,26 @@ impl Future for Waiting {
         let dispatcher = &queue.handle.dispatcher;
         loop {
             let now = Instant::now();
-            let step = queue.update(|queue, woken| queue.poll(number, now, cx.waker(), woken));
+            let step = queue.update(|queue| queue.poll(number, now, cx.waker()));
             match step {
                 Step::Depart(turn, standing) => {
                     this.number = 0;
                     queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
-                    let remaining = Remaining::new(standing.units, standing.remaining);
+                    let held = Place(held);
+                    let (level, flow) = queue.rank();
                     return Poll::Ready(Ok(Granted {
                         turn,
-                        remaining: remaining.among(turn.counters.units),
+                        remaining: standing.remaining,
                         reset: until(standing.reset, turn.from).as_micros() as u64,
-                        place: queue.place(number, this.arrival),
+                        place: Position {
+                            number,
+                            level,
+                            flow,
+                            arrival: this.arrival,
+                        },
+                        waited: now.saturating_duration_since(this.arrival),
                         held,
                     }));
                 }
@@ -214,17 +195,14 @@ impl Future for Waiting {
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
-                Step::Wait(None) => {
+                Step::Wait(until) => {
                     dispatcher.ensure_task();
-                    return Poll::Pending;
-                }
-                Step::Wait(Some(until)) => {
-                    dispatcher.ensure_task();
+                    let Some(until) = until else {
+                        return Poll::Pending;
+                    };
                     // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
                     let timer = this.timer.insert(Box::pin(sleep_until(until)));
-                    if timer.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
+                    ready!(timer.as_mut().poll(cx));
                 }
             }
         }
@@ -233,12 +211,17 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.is_waiting() {
-            let now = Instant::now();
-            let queue = &self.queue;
-            if queue.update(|queue, woken| queue.leave(self.number, now, woken)) {
-                queue.handle.forget_denials(Some(&queue.key));
-            }
+        let (queue, now) = (&self.queue, Instant::now());
+        (self.current.telemetry).waiting(&queue.key, self.priority, -1.0);
+        if self.number == 0 {
+            return;
         }
+        if queue.update(|queue| queue.leave(self.number, now)) {
+            queue.handle.forget_denials(Some(&queue.key));
+        }
+        let waited = now.saturating_duration_since(self.arrival);
+        let span = std::mem::take(&mut self.span);
+        let current = queue.handle.load();
+        (current.telemetry).ended(span, &queue.key, Outcome::Cancelled, waited, None);
     }
 }

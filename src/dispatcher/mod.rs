@@ -4,6 +4,7 @@
 //! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. The first one
 //! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one takes its place.
 
+use std::any::Any;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,16 +12,14 @@ use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::outages::Health;
+pub use self::{held::Place, outages::Health};
 
 use self::key_queue::KeyQueue;
-use self::outages::Outages;
+
 use self::task::Schedule;
 pub(crate) use self::{
     handle::{Current, Granted, Handle, Position},
-    held::Held,
     key_queue::Waiting,
-    known::REMEMBERED_DENIALS,
 };
 
 use crate::algorithm::LANE_BITS;
@@ -29,7 +28,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::{Lease, Woken};
+use crate::queue::Lease;
 use crate::store::{MemoryStore, Nudge, Store};
 use crate::telemetry::{self, StoreTelemetry};
 
@@ -53,14 +52,22 @@ pub(crate) struct Dispatcher {
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
-    outages: Outages,
     /// Leases are renewed at multiples of a part of them since then, so that keys share calls. Places in queues are times
     /// since then.
     started: Instant,
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
+    denials: usize,
     telemetry: StoreTelemetry,
+}
+
+/// The settings of a limiter beside its policies.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Settings {
+    /// How many keys of a policy are remembered to be over their limit, if not [`REMEMBERED_DENIALS`](known::REMEMBERED_DENIALS).
+    pub(crate) denials: Option<usize>,
+    pub(crate) key_labels: bool,
 }
 
 /// Serves requests while the store is out.
@@ -71,11 +78,9 @@ struct Fallback {
 
 impl Dispatcher {
     /// `label` names the limiter in events and metrics.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        embedded: Option<MemoryStore>,
-        label: Arc<str>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, label: Arc<str>, settings: Settings) -> Arc<Self> {
+        let any: &dyn Any = &*store;
+        let embedded = any.downcast_ref::<MemoryStore>().cloned();
         let random = std::collections::hash_map::RandomState::new();
         let this = Arc::new(Self {
             store,
@@ -88,12 +93,12 @@ impl Dispatcher {
             process: random.hash_one(std::process::id()) >> (11 + LANE_BITS) << LANE_BITS,
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
-            outages: Outages::default(),
             started: Instant::now(),
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
-            telemetry: StoreTelemetry::new(label),
+            denials: settings.denials.unwrap_or(known::REMEMBERED_DENIALS),
+            telemetry: StoreTelemetry::new(label, settings.key_labels),
         });
         let weak = Arc::downgrade(&this);
         let nudge = move |nudge: &Nudge| {
@@ -109,12 +114,6 @@ impl Dispatcher {
             }
         }
         this
-    }
-
-    pub(crate) fn add(&self, handle: &Arc<Handle>) {
-        let mut handles = self.handles.lock();
-        handles.retain(|handle| handle.strong_count() > 0);
-        handles.push(Arc::downgrade(handle));
     }
 
     pub(crate) fn handles(&self) -> Vec<Arc<Handle>> {
@@ -154,7 +153,7 @@ impl Dispatcher {
 
     /// Returns how many shards are out, and the time and the error of the first.
     pub(crate) fn health(&self) -> Health {
-        self.outages.health()
+        self.schedule.lock().outages.health()
     }
 
     /// A call for one key has ended that was not sent by the task.
@@ -203,33 +202,29 @@ impl Dispatcher {
 
     /// A shard, which holds this key, does not answer: it is probed until it does.
     fn out(self: &Arc<Self>, shard: u64, key: &Key, error: &StoreError, is_ping: bool) {
-        let Some(begun) = self.outages.failed(shard, error, is_ping) else {
+        let failed = (self.schedule.lock().outages).failed(shard, key, error, is_ping);
+        let Some((is_new, others)) = failed else {
             return;
         };
-        if begun.is_new {
-            self.telemetry.out(shard, error, begun.others);
+        if is_new {
+            self.telemetry.out(shard, error, others);
         }
         if !self.handles().iter().any(Handle::is_used) {
             // The limiter was dropped, or has no rules that limit. The next failure begins another outage.
-            self.outages.ended(shard);
+            self.schedule.lock().outages.ended(shard);
             Handle::each_queue(self, |queue| {
-                queue.update(|queue, woken| queue.abandon(error, woken));
+                queue.update(|queue| queue.abandon(error));
             });
             return;
         }
-        self.probe(shard, key.clone(), begun.probe);
-    }
-
-    /// Probes a shard that is out, by a key that it holds.
-    fn probe(self: &Arc<Self>, shard: u64, key: Key, at: Instant) {
-        self.schedule.lock().probes.insert(shard, (at, key));
         self.ensure_task();
         self.changed.notify_waiters();
     }
-}
 
-fn wake(woken: Woken) {
-    woken.into_iter().for_each(std::task::Waker::wake);
+    /// Why a shard does not answer, if it is out.
+    fn outage(&self, shard: u64) -> Option<StoreError> {
+        self.schedule.lock().outages.error(shard)
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::backoff;
 use crate::error::StoreError;
-use crate::lock::Mutex;
+use crate::key::Key;
 
 /// The pauses between probes of a shard that is out.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -18,55 +18,70 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// The shards that are out.
 #[derive(Debug, Default)]
-pub(super) struct Outages(Mutex<HashMap<u64, Outage>>);
+pub(super) struct Outages(HashMap<u64, Outage>);
 
 #[derive(Debug)]
 struct Outage {
     error: StoreError,
     since: Instant,
     probes: u32,
+    /// When the next probe is due, and a key of the shard. `None` while one is under way.
+    probe: Option<(Instant, Key)>,
     ended: Option<Instant>,
 }
 
-/// The change by a failure.
-pub(super) struct Begun {
-    /// When the next probe is due.
-    pub(super) probe: Instant,
-    /// True if the shard was not out before.
-    pub(super) is_new: bool,
-    /// How many other shards are out.
-    pub(super) others: usize,
-}
-
 impl Outages {
+    /// The shards that are out.
+    fn out(&self) -> impl Iterator<Item = &Outage> {
+        self.0.values().filter(|outage| outage.ended.is_none())
+    }
+
     /// Why a shard does not answer, if it is out.
     pub(super) fn error(&self, shard: u64) -> Option<StoreError> {
-        let outages = self.0.lock();
-        let outage = outages.get(&shard).filter(|outage| outage.ended.is_none());
+        let outage = self.0.get(&shard).filter(|outage| outage.ended.is_none());
         outage.map(|outage| outage.error.clone())
     }
 
+    /// When probes are due.
+    pub(super) fn probes(&self) -> impl Iterator<Item = Instant> {
+        let probes = self.0.values().filter_map(|outage| outage.probe.as_ref());
+        probes.map(|(at, _)| *at)
+    }
+
+    /// The shards to probe now, each with a key that it holds.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(u64, Key)> {
+        let due = self.0.iter_mut().filter_map(|(&shard, outage)| {
+            let (_, key) = outage.probe.take_if(|(at, _)| *at <= now)?;
+            Some((shard, key))
+        });
+        due.collect()
+    }
+
     pub(super) fn health(&self) -> Health {
-        let outages = self.0.lock();
-        let out = || outages.values().filter(|outage| outage.ended.is_none());
-        let first = out().min_by_key(|outage| outage.since);
+        let first = self.out().min_by_key(|outage| outage.since);
         Health {
-            shards_out: out().count(),
+            shards_out: self.out().count(),
             out: first.map(|outage| (outage.since, outage.error.clone())),
         }
     }
 
-    /// A call or a ping of a shard has failed. `None` if a call shows what was known, so that a probe is due already.
-    pub(super) fn failed(&self, shard: u64, error: &StoreError, is_ping: bool) -> Option<Begun> {
+    /// A call or a ping of a shard, which holds this key, has failed: it is probed. Returns whether the shard was not out
+    /// before, and how many others are. `None` if a call shows what was known.
+    pub(super) fn failed(
+        &mut self,
+        shard: u64,
+        key: &Key,
+        error: &StoreError,
+        is_ping: bool,
+    ) -> Option<(bool, usize)> {
         let now = Instant::now();
-        let mut outages = self.0.lock();
-        outages.retain(|_, outage| outage.ended.is_none_or(|ended| now < ended + AGAIN));
-        let others = |(other, outage): &(&u64, &Outage)| **other != shard && outage.ended.is_none();
-        let others = outages.iter().filter(others).count();
-        let outage = outages.entry(shard).or_insert_with(|| Outage {
+        self.0
+            .retain(|_, outage| outage.ended.is_none_or(|ended| now < ended + AGAIN));
+        let outage = self.0.entry(shard).or_insert_with(|| Outage {
             error: error.clone(),
             since: now,
             probes: 0,
+            probe: None,
             ended: Some(now),
         });
         let is_new = outage.ended.take().is_some();
@@ -78,24 +93,19 @@ impl Outages {
         }
         outage.error = error.clone();
         outage.probes += 1;
-        let pause = backoff::half_before(outage.probes, FIRST_PAUSE, LONGEST_PAUSE);
-        Some(Begun {
-            probe: now + pause,
-            is_new,
-            others,
-        })
+        let pause = backoff::before(outage.probes, FIRST_PAUSE, LONGEST_PAUSE);
+        outage.probe = Some((now + pause, key.clone()));
+        Some((is_new, self.out().count() - 1))
     }
 
     /// A shard has answered a ping: how long it was out, if it was, and how many others are.
-    pub(super) fn ended(&self, shard: u64) -> Option<(Duration, usize)> {
+    pub(super) fn ended(&mut self, shard: u64) -> Option<(Duration, usize)> {
         let now = Instant::now();
-        let mut outages = self.0.lock();
-        let outage = outages.get_mut(&shard);
+        let outage = self.0.get_mut(&shard);
         let outage = outage.filter(|outage| outage.ended.is_none())?;
-        outage.ended = Some(now);
+        (outage.ended, outage.probe) = (Some(now), None);
         let lasted = now - outage.since;
-        let others = outages.values().filter(|outage| outage.ended.is_none());
-        Some((lasted, others.count()))
+        Some((lasted, self.out().count()))
     }
 }
 

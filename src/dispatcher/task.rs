@@ -12,12 +12,13 @@ use tokio::runtime::{self, Handle as Runtime};
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::Dispatcher;
 use super::calls::Flight;
-use super::handle::Handle;
+
 use super::key_queue::KeyQueue;
-use super::{Dispatcher, wake};
+use super::outages::Outages;
 use crate::key::Key;
-use crate::queue::{NEIGHBOURS, Woken};
+use crate::queue::NEIGHBOURS;
 
 /// The first task is late if a call is overdue by so long.
 const LATE: Duration = Duration::from_millis(50);
@@ -38,8 +39,7 @@ const LONGEST_GATHER: Duration = Duration::from_micros(100);
 pub(super) struct Schedule {
     /// Queues by the time of their next call.
     pub(super) due: BTreeMap<(Instant, u64), Arc<KeyQueue>>,
-    /// The shards that are out: when each is probed next, and a key that it holds.
-    pub(super) probes: HashMap<u64, (Instant, Key)>,
+    pub(super) outages: Outages,
     /// What is under way, by number.
     pub(super) flights: HashMap<u64, Flight>,
     /// The runtimes that have a task. That of the first one calls the store.
@@ -52,7 +52,8 @@ pub(super) struct Schedule {
 
 impl Schedule {
     fn is_idle(&self) -> bool {
-        self.due.is_empty() && self.probes.is_empty() && self.flights.is_empty()
+        let is_probed = self.outages.probes().next().is_some();
+        self.due.is_empty() && !is_probed && self.flights.is_empty()
     }
 
     pub(super) fn is_pinged(&self, shard: u64) -> bool {
@@ -69,10 +70,10 @@ impl Schedule {
     /// When the first task has to run.
     fn next_due(&self) -> Option<Instant> {
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
-        let probes = self.probes.values().map(|(at, _)| *at);
         let beat = self.beat.filter(|_| !self.flights.is_empty());
         let beat = beat.map(|beat| beat + BEAT);
-        due.into_iter().chain(probes).chain(beat).min()
+        let times = due.into_iter().chain(self.outages.probes());
+        times.chain(beat).min()
     }
 
     /// Sets when a queue is due.
@@ -95,9 +96,7 @@ impl Schedule {
             queue.scheduled(None);
             queues.push(queue);
         }
-        let probes = self.probes.extract_if(|_, (at, _)| *at <= now);
-        let probes = probes.map(|(shard, (_, key))| (shard, key)).collect();
-        (queues, probes)
+        (queues, self.outages.take_due(now))
     }
 }
 
@@ -119,9 +118,7 @@ impl Dispatcher {
         let id = runtime.id();
         {
             let mut schedule = self.schedule.lock();
-            // The first task may be about to call while the schedule is empty.
-            let has_ended = schedule.is_idle() && schedule.tasks.is_empty();
-            if has_ended || schedule.tasks.contains(&id) {
+            if schedule.tasks.contains(&id) {
                 return;
             }
             schedule.tasks.push(id);
@@ -221,16 +218,9 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// The runtime shuts down, or the task has ended. Requests on other runtimes start another task.
+    /// The runtime shuts down, or the task has ended. Where requests wait on another runtime, its task is the first one soon.
     fn drop(&mut self) {
         let mut schedule = self.dispatcher.schedule.lock();
-        if !schedule.tasks.contains(&self.runtime) {
-            return;
-        }
         schedule.tasks.retain(|&task| task != self.runtime);
-        drop(schedule);
-        let mut woken = Woken::new();
-        Handle::each_queue(&self.dispatcher, |queue| queue.lock().wake_all(&mut woken));
-        wake(woken);
     }
 }

@@ -14,7 +14,6 @@ use crate::policy::{Plan, PolicyParts, Recovery};
 use crate::priority::Rank;
 use crate::queue::{Answer, NEIGHBOURS, Refusal};
 use crate::store::{Answered, Call, Operation, Reply};
-use crate::telemetry::Settings;
 
 mod concurrency;
 mod failures;
@@ -31,9 +30,7 @@ fn plan(quotas: &str) -> Plan {
 }
 
 fn embedded(quotas: &str) -> Arc<Handle> {
-    let store = MemoryStore::new();
-    let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
-    Handle::new(&dispatcher, plan(quotas), Settings::default(), 0)
+    process(&Arc::new(MemoryStore::new()), plan(quotas))
 }
 
 impl Handle {
@@ -47,7 +44,8 @@ impl Handle {
         cost: u32,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        let (place, rank) = (Position::new(Instant::now()), Rank::default());
+        let rank = Rank::default();
+        let place = Position::new(Instant::now(), &rank);
         self.join(mode, &key(), (&cost.into(), &rank), place, bound)
     }
 }
@@ -276,9 +274,13 @@ fn served(plan: Plan) -> (Arc<Remote>, Arc<Handle>) {
     (store, handle)
 }
 
-fn process(store: &Arc<Remote>, plan: Plan) -> Arc<Handle> {
-    let dispatcher = Dispatcher::new(store.clone(), None, "".into());
-    Handle::new(&dispatcher, plan, Settings::default(), 100)
+fn process(store: &Arc<impl Store>, plan: Plan) -> Arc<Handle> {
+    let settings = Settings {
+        denials: Some(100),
+        ..Settings::default()
+    };
+    let dispatcher = Dispatcher::new(store.clone(), "".into(), settings);
+    Handle::new(&dispatcher, plan)
 }
 
 /// The places that are held in a store.

@@ -57,13 +57,15 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let left = handle.least_remaining(key, unit).min(remaining.0[unit]);
+                let left = handle
+                    .least_remaining(key, unit)
+                    .min(remaining.left.0[unit]);
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
                 others_use_them && handle.announces(key, Some(unit), begun - SELDOM)
             }
             0 => handle.announces(key, Some(unit), turn.from),
             _ => {
-                is_less(unit, units, time, &policy, remaining.0[unit])
+                is_less(unit, units, time, &policy, remaining.left.0[unit])
                     && (units <= policy.largest_costs().0[unit] / 16
                         || handle.announces(key, Some(unit), begun - SELDOM))
             }

@@ -1,28 +1,24 @@
 //! The settings of a limiter: [`LimiterBuilder`].
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Kind, Limiter, Live};
-use crate::dispatcher::{Dispatcher, Handle, REMEMBERED_DENIALS};
+use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
 use crate::policy::{Lost, Outage, PolicyParts, Recovery};
 use crate::priority::Priority;
 use crate::quota::Quota;
 use crate::rules::Rules;
 use crate::store::{MemoryStore, Store};
-use crate::telemetry::Settings;
 
 /// Builds a [`Limiter`].
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct LimiterBuilder {
-    /// The store, and the same once more if it is the embedded one.
-    store: Option<(Arc<dyn Store>, Option<MemoryStore>)>,
+    store: Option<Arc<dyn Store>>,
     parts: PolicyParts,
-    denials: Option<usize>,
-    telemetry: Settings,
+    settings: Settings,
     rules: Option<Rules>,
 }
 
@@ -61,9 +57,7 @@ impl LimiterBuilder {
 
     /// Sets the store. Default: a [`MemoryStore`] of its own.
     pub fn store(mut self, store: impl Store) -> Self {
-        let any: &dyn Any = &store;
-        let embedded = any.downcast_ref().cloned();
-        self.store = Some((Arc::new(store), embedded));
+        self.store = Some(Arc::new(store));
         self
     }
 
@@ -163,7 +157,7 @@ impl LimiterBuilder {
     /// Default: 10,000 keys for each policy, of about 150 bytes; the least used are forgotten first. 0 remembers none.
     /// An embedded store is always asked.
     pub fn denial_cache(mut self, keys: usize) -> Self {
-        self.denials = Some(keys);
+        self.settings.denials = Some(keys);
         self
     }
 
@@ -174,7 +168,7 @@ impl LimiterBuilder {
     /// hosts, it shows which one is slow. See [`telemetry`](crate::telemetry#metrics). Default: `false`.
     #[cfg(feature = "metrics")]
     pub fn key_labels(mut self, key_labels: bool) -> Self {
-        self.telemetry.key_labels = key_labels;
+        self.settings.key_labels = key_labels;
         self
     }
 
@@ -186,25 +180,20 @@ impl LimiterBuilder {
     /// zero, a window longer than ten years or not in whole microseconds, or a name, buffer, guard, reserve or share of an
     /// outage out of bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let denials = self.denials.unwrap_or(REMEMBERED_DENIALS);
-        let telemetry = self.telemetry;
-        let (store, embedded) = self.store.unwrap_or_else(|| {
-            let store = MemoryStore::new();
-            (Arc::new(store.clone()), Some(store))
-        });
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let kind = match self.rules {
             Some(rules) => {
                 if let Some(field) = self.parts.first_set() {
                     return Err(BuildError::set_by_rules(field));
                 }
-                let dispatcher = Dispatcher::new(store, embedded, "rules".into());
-                Kind::Ruled(Arc::new(Live::new(rules, dispatcher, denials, telemetry)))
+                let dispatcher = Dispatcher::new(store, "rules".into(), self.settings);
+                Kind::Ruled(Arc::new(Live::new(rules, dispatcher)))
             }
             None => {
                 let plan = self.parts.plan()?;
                 let label = plan.policy.label.clone();
-                let dispatcher = Dispatcher::new(store, embedded, label);
-                Kind::Plain(Handle::new(&dispatcher, plan, telemetry, denials))
+                let dispatcher = Dispatcher::new(store, label, self.settings);
+                Kind::Plain(Handle::new(&dispatcher, plan))
             }
         };
         Ok(Limiter { kind })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Kind, Limiter};
 use crate::acquire::{Acquire, Cause, Error};
 use crate::cost::RequestOptions;
-use crate::dispatcher::{Dispatcher, Handle};
+use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::quota::REQUESTS;
 use crate::rules::{Reloaded, Rules};
 use crate::store::MemoryStore;
-use crate::telemetry::{self, Settings};
+use crate::telemetry;
 
 impl Limiter {
     /// The rules, if it [has](crate::LimiterBuilder::rules) any.
@@ -206,8 +206,6 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
 /// The rules of a limiter; its clones share them.
 pub(crate) struct Live {
     pub(super) dispatcher: Arc<Dispatcher>,
-    denials: usize,
-    telemetry: Settings,
     now: Mutex<Now>,
     /// Serves the requests of a last rule that is exempt.
     unlimited: Arc<Handle>,
@@ -222,18 +220,10 @@ struct Now {
 }
 
 impl Live {
-    pub(crate) fn new(
-        rules: Rules,
-        dispatcher: Arc<Dispatcher>,
-        denials: usize,
-        telemetry: Settings,
-    ) -> Self {
-        let now = Now::new(rules, &dispatcher, denials, telemetry);
+    pub(crate) fn new(rules: Rules, dispatcher: Arc<Dispatcher>) -> Self {
         Self {
+            now: Mutex::new(Now::new(rules, &dispatcher)),
             dispatcher,
-            denials,
-            telemetry,
-            now: Mutex::new(now),
             unlimited: unlimited(),
             reload: Mutex::default(),
         }
@@ -263,7 +253,7 @@ impl Live {
     pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
         let _one_at_a_time = self.reload.lock();
         let reloaded = Reloaded::of(&self.rules(), &rules);
-        let now = Now::new(rules, &self.dispatcher, self.denials, self.telemetry);
+        let now = Now::new(rules, &self.dispatcher);
         // The handles of removed rules are dropped without the lock.
         let _before = std::mem::replace(&mut *self.now.lock(), now);
         reloaded
@@ -272,12 +262,7 @@ impl Live {
 
 impl Now {
     /// Uses the handles of the dispatcher for rules whose names it knows, and adds the others.
-    fn new(
-        rules: Rules,
-        dispatcher: &Arc<Dispatcher>,
-        denials: usize,
-        telemetry: Settings,
-    ) -> Self {
+    fn new(rules: Rules, dispatcher: &Arc<Dispatcher>) -> Self {
         let known = dispatcher.handles().into_iter();
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
         let known: HashMap<_, _> = known.filter_map(by_name).collect();
@@ -288,7 +273,7 @@ impl Now {
                     handle.set_plan(plan.clone());
                     handle.clone()
                 }
-                None => Handle::new(dispatcher, plan.clone(), telemetry, denials),
+                None => Handle::new(dispatcher, plan.clone()),
             };
             Some((name, handle))
         });
@@ -299,9 +284,9 @@ impl Now {
 
 /// Lets everything depart at once.
 fn unlimited() -> Arc<Handle> {
-    let store = MemoryStore::new();
     telemetry::unrecorded(|| {
-        let dispatcher = Dispatcher::new(Arc::new(store.clone()), Some(store), "".into());
-        Handle::new(&dispatcher, Policy::unlimited(), Settings::default(), 0)
+        let store = Arc::new(MemoryStore::new());
+        let dispatcher = Dispatcher::new(store, "".into(), Settings::default());
+        Handle::new(&dispatcher, Policy::unlimited())
     })
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{Request, Turn, Woken};
-use crate::algorithm::{Costs, Mode};
+use crate::algorithm::Mode;
 
 /// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
 /// others keep the order of arrival.
@@ -25,6 +25,8 @@ const SHORTEST_STALL: Duration = Duration::from_micros(100);
 pub(super) struct Departures {
     pub(super) requests: BTreeMap<u64, Departing>,
     pub(super) stall: Stall,
+    /// The tasks to wake once the queue is unlocked, also those of other requests.
+    pub(super) woken: Woken,
 }
 
 /// The requests with a turn that let those before them depart first.
@@ -41,8 +43,6 @@ pub(super) struct Stall {
     times: u32,
     /// How many have departed before the first of those that may.
     passed: usize,
-    /// How many may depart, at most. Some may have missed their turns.
-    ready: usize,
 }
 
 /// A request that has a turn.
@@ -60,9 +60,9 @@ impl Departures {
         self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
     }
 
-    /// The request in this place departs now. Returns true if requests behind it may depart next. Fails, and nothing departs,
-    /// with the turn of a request before it that has missed it.
-    pub(super) fn depart(&mut self, place: u64, now: Instant) -> Result<bool, Turn> {
+    /// The request in this place departs now. Fails, and nothing departs, with the turn of a request before it that has
+    /// missed it.
+    pub(super) fn depart(&mut self, place: u64, now: Instant) -> Result<(), Turn> {
         let (stall, mut is_first) = (&mut self.stall, true);
         for (&place, before) in self.requests.range(..place) {
             if stall.is_late(place, before, now) {
@@ -73,12 +73,12 @@ impl Departures {
         self.requests.remove(&place);
         stall.passed = if is_first { 0 } else { stall.passed + 1 };
         (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
-        stall.ready = stall.ready.saturating_sub(1);
-        Ok(stall.ready <= NEIGHBOURS / 2)
+        self.release(now);
+        Ok(())
     }
 
     /// Lets the next requests depart in their turns.
-    pub(super) fn release(&mut self, now: Instant, woken: &mut Woken) {
+    pub(super) fn release(&mut self, now: Instant) {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
@@ -97,28 +97,18 @@ impl Departures {
             self.stall.passed = 0;
         }
         let most = most.saturating_sub(self.stall.passed).max(ready);
-        self.stall.ready = ready;
         let mut blocked = self.requests.range_mut(from..);
-        for (_, released) in blocked.by_ref().take(most - ready) {
-            self.stall.ready += 1;
-            woken.extend(released.request.waker.take());
-        }
+        let released = blocked.by_ref().take(most - ready);
+        self.woken
+            .extend(released.filter_map(|(_, it)| it.request.waker.take()));
         self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
-        self.watch(now);
-    }
-
-    /// Sets when to look after the requests that are blocked.
-    fn watch(&mut self, now: Instant) {
-        let Some(next) = self.first_blocked() else {
-            self.stall.check = None;
-            return;
-        };
-        if self.stall.check.is_none() {
+        self.stall.check = self.first_blocked().map(|next| {
             let first = self.requests.values().next();
             let first = first.map_or(now, |first| first.turn.from.max(now));
             let stall = (next.guard / STALLS).max(SHORTEST_STALL);
-            self.stall.check = Some(next.until.min(first + stall));
-        }
+            let check = next.until.min(first + stall);
+            self.stall.check.unwrap_or(check)
+        });
     }
 
     /// The turn of the first request that is blocked.
@@ -128,24 +118,17 @@ impl Departures {
     }
 
     /// Lets requests past others whose tasks are not polled.
-    pub(super) fn check(&mut self, now: Instant, woken: &mut Woken) {
+    pub(super) fn check(&mut self, now: Instant) {
         if self.stall.check.is_some_and(|due| due <= now) {
             self.stall.times += u32::from(!self.stall.has_departed);
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
-        self.release(now, woken);
-    }
-
-    /// The first turn of this cost whose request has not departed.
-    pub(super) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
-        let turns = self.requests.iter().map(|(&place, it)| (place, *it.turn));
-        let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
-        useful.min_by_key(|(_, turn)| turn.from)
+        self.release(now);
     }
 
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
-    pub(super) fn move_up(&mut self, mut free: Turn, now: Instant, woken: &mut Woken) -> Turn {
+    pub(super) fn move_up(&mut self, mut free: Turn, now: Instant) -> Turn {
         let mut later: SmallVec<[&mut Departing; NEIGHBOURS]> = SmallVec::new();
         for it in self.requests.values_mut().rev() {
             let is_alike = it.request.mode == Mode::Wait && it.turn.units == free.units;
@@ -163,7 +146,7 @@ impl Departures {
         for it in later.into_iter().rev() {
             if it.turn.from > free.from {
                 std::mem::swap(&mut *it.turn, &mut free);
-                woken.extend(it.request.waker.take());
+                self.woken.extend(it.request.waker.take());
             }
         }
         free

@@ -32,12 +32,12 @@ impl Queue {
         let failed: Vec<_> = self.failed.keys().copied().collect();
         let requests: Vec<_> = waiting.chain(departing).collect();
         let calls = (
-            &self.stage,
+            &self.calls,
             self.unsent.lost,
             self.is_announced,
             &self.unsent.settlements,
         );
-        let out = self.out.as_ref().map(|out| out.since);
+        let out = self.out.as_ref().map(|(since, _)| *since);
         let times = (self.latest, self.paused_until, out);
         (
             requests,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -35,6 +36,8 @@ struct Inner {
     /// The store's time in microseconds since 1970, by an instant and the latest time that the shard has seen. A local clock
     /// does not go back behind that.
     clock: Box<dyn Fn(Instant, u64) -> u64 + Send + Sync>,
+    /// When the state of all keys was lost.
+    cleared: AtomicU64,
 }
 
 struct Shard {
@@ -87,6 +90,7 @@ impl MemoryStore {
             shards,
             hasher: DefaultHashBuilder::default(),
             clock: Box::new(clock),
+            cleared: AtomicU64::new(0),
         }))
     }
 
@@ -106,6 +110,8 @@ impl MemoryStore {
     /// Forgets the state of all keys.
     #[cfg(feature = "test-util")]
     pub(crate) fn clear(&self) {
+        let now = (self.0.clock)(Instant::now(), 0);
+        self.0.cleared.store(now, Ordering::Relaxed);
         let shards = self.0.shards.iter();
         shards.for_each(|shard| shard.lock().entries.clear());
     }
@@ -118,8 +124,10 @@ impl MemoryStore {
         operation: &Operation,
         sent: Instant,
     ) -> (u64, Result<Taken, StoreError>) {
+        let since = self.0.cleared.load(Ordering::Relaxed);
         self.change(key, policy, sent, |state, now| {
-            let answer = operation.apply(policy, state, Origin::default(), now);
+            let origin = Origin { server: 0, since };
+            let answer = operation.apply(policy, state, origin, now);
             (now, answer)
         })
     }

@@ -3,6 +3,7 @@
 //! A store keeps one value for each key and policy, reads its clock, and applies operations to values atomically.
 //! [`Call::apply`] does the rest.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ mod reply;
 ///
 /// A store that knows since when it has lost nothing makes [strict recovery](crate::Recovery::Strict) possible by
 /// [`Call::apply_strict`]. The crate `tower-throttle-store-contract` tests a store.
-pub trait Store: Debug + Send + Sync + 'static {
+pub trait Store: Any + Debug + Send + Sync {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
     /// [shard](Self::shard), and a key may come more than once.
     ///

@@ -10,14 +10,8 @@ use metrics::{Counter, Gauge, Histogram, NoopRecorder, SharedString, with_record
 use smallvec::SmallVec;
 
 use super::outcome::OUTCOMES;
-#[cfg(feature = "redis")]
-use super::table::RECONNECTS;
-use super::table::{
-    CALLS, COMBINED, DEBT, GUARD, INVERSIONS, KEYS_PER_CALL, LATENCY, LOST, MISSED, OF_SHARES, OUT,
-    OUTAGES, PAUSES, PLACES, QUARANTINES, QUEUES, RECLAIMED, REFUNDED, REMEMBERED, REQUESTS,
-    REQUESTS_PER_CALL, RETURNED, SPENT, WAIT, WAITING, describe,
-};
-use super::{Operation, Outcome, Settings};
+use super::table::{self, describe};
+use super::{Operation, Outcome};
 use crate::algorithm::Costs;
 use crate::error::StoreError;
 use crate::key::Key;
@@ -37,8 +31,8 @@ pub(super) struct Meters {
     /// By priority.
     wait: [Histogram; 5],
     waiting: [Gauge; 5],
-    /// By the names of shares and the number of the unit.
-    shares: Mutex<HashMap<(String, usize), Counter>>,
+    /// By the names of shares, and for each unit.
+    shares: Mutex<HashMap<String, SmallVec<[Counter; 1]>>>,
     pub(super) combined: Counter,
     pub(super) inversions: Counter,
     pub(super) remembered: Counter,
@@ -66,46 +60,39 @@ struct UnitMeters {
 }
 
 impl Meters {
-    pub(super) fn new(Settings { key_labels }: Settings, policy: &Policy) -> Self {
-        let policy_units = policy.units();
+    pub(super) fn new(key_labels: bool, policy: &Policy) -> Self {
+        let units = policy.units();
         let policy = SharedString::from_shared(policy.label.clone());
         let values = slice::from_ref(&policy);
+        let and = |label| [policy.clone(), SharedString::const_str(label)];
         with_recorder(|recorder| {
             describe(recorder);
             // With the key as a label, these are looked up for each request.
             let by_policy = if key_labels { &NoopRecorder } else { recorder };
-            let outcome = |outcome| {
-                let outcome = SharedString::const_str(outcome);
-                REQUESTS.counter(by_policy, &[policy.clone(), outcome])
+            let unit = |&name: &&'static str| UnitMeters {
+                name,
+                spent: table::SPENT.counter(by_policy, &and(name)),
+                refunded: table::REFUNDED.counter(recorder, &and(name)),
+                debt: table::DEBT.counter(recorder, &and(name)),
             };
-            let level = |name| [policy.clone(), SharedString::const_str(name)];
-            let units = policy_units.iter().map(|&name| {
-                let values = [policy.clone(), SharedString::const_str(name)];
-                UnitMeters {
-                    name,
-                    spent: SPENT.counter(by_policy, &values),
-                    refunded: REFUNDED.counter(recorder, &values),
-                    debt: DEBT.counter(recorder, &values),
-                }
-            });
             Self {
                 key_labels,
-                outcomes: OUTCOMES.map(outcome),
-                units: units.collect(),
-                wait: Priority::NAMES.map(|name| WAIT.histogram(by_policy, &level(name))),
-                waiting: Priority::NAMES.map(|name| WAITING.gauge(by_policy, &level(name))),
+                outcomes: OUTCOMES.map(|name| table::REQUESTS.counter(by_policy, &and(name))),
+                units: units.iter().map(unit).collect(),
+                wait: Priority::NAMES.map(|name| table::WAIT.histogram(by_policy, &and(name))),
+                waiting: Priority::NAMES.map(|name| table::WAITING.gauge(by_policy, &and(name))),
                 shares: Mutex::default(),
-                combined: COMBINED.counter(recorder, values),
-                inversions: INVERSIONS.counter(recorder, values),
-                remembered: REMEMBERED.counter(recorder, values),
-                places: PLACES.gauge(recorder, values),
-                reclaimed: RECLAIMED.counter(recorder, values),
-                lost: LOST.counter(recorder, values),
-                queues: QUEUES.gauge(recorder, values),
-                missed: MISSED.counter(recorder, values),
-                guard: GUARD.gauge(recorder, values),
-                pauses: PAUSES.counter(recorder, values),
-                quarantines: QUARANTINES.counter(recorder, values),
+                combined: table::COMBINED.counter(recorder, values),
+                inversions: table::INVERSIONS.counter(recorder, values),
+                remembered: table::REMEMBERED.counter(recorder, values),
+                places: table::PLACES.gauge(recorder, values),
+                reclaimed: table::RECLAIMED.counter(recorder, values),
+                lost: table::LOST.counter(recorder, values),
+                queues: table::QUEUES.gauge(recorder, values),
+                missed: table::MISSED.counter(recorder, values),
+                guard: table::GUARD.gauge(recorder, values),
+                pauses: table::PAUSES.counter(recorder, values),
+                quarantines: table::QUARANTINES.counter(recorder, values),
                 policy: policy.clone(),
             }
         })
@@ -114,80 +101,77 @@ impl Meters {
     #[inline]
     pub(super) fn ended(
         &self,
-        (key, cost, rank): (&Key, &Costs, &Rank),
+        key: &Key,
         outcome: Outcome,
         waited: Duration,
+        departs: Option<(&Costs, &Rank)>,
     ) {
-        if let (Some(share), true) = (&rank.share, outcome.departs()) {
-            self.spent_by(share.name(), cost);
+        if let Some((costs, rank)) = departs
+            && let Some(share) = &rank.share
+        {
+            self.spent_by(share.name(), costs);
         }
-        let priority = rank.priority;
         if self.key_labels {
-            return self.ended_of((key, cost, priority), outcome, waited);
+            return self.ended_of(key, outcome, waited, departs);
         }
         self.outcomes[outcome as usize].increment(1);
-        if outcome.departs() {
-            let units = self.units.iter().zip(cost.0);
+        if let Some((costs, rank)) = departs {
+            let units = self.units.iter().zip(costs.0);
             units.for_each(|(unit, cost)| unit.spent.increment(cost.into()));
-            self.wait[priority as usize].record(waited);
+            self.wait[rank.priority as usize].record(waited);
         }
     }
 
     /// Counts a departure of a share. Behind the first shares, all others have one series.
     #[cold]
-    fn spent_by(&self, name: &str, cost: &Costs) {
+    fn spent_by(&self, name: &str, costs: &Costs) {
         let mut shares = self.shares.lock();
-        for (number, unit) in self.units.iter().enumerate() {
-            let is_full = shares.len() >= MOST_SHARES * self.units.len();
-            let is_known = |name: &str| shares.contains_key(&(name.to_owned(), number));
-            let name = if is_known(name) || !is_full {
-                name
-            } else {
-                OTHER_SHARES
-            };
-            let counter = shares.entry((name.to_owned(), number)).or_insert_with(|| {
-                let texts = [name.to_owned(), unit.name.to_owned()];
-                let [name, unit] = texts.map(SharedString::from_owned);
-                let values = [self.policy.clone(), name, unit];
-                with_recorder(|recorder| OF_SHARES.counter(recorder, &values))
-            });
-            counter.increment(cost.0[number].into());
-        }
+        let has_series = shares.len() < MOST_SHARES || shares.contains_key(name);
+        let name = if has_series { name } else { OTHER_SHARES };
+        let counters = shares.entry(name.to_owned()).or_insert_with_key(|name| {
+            let name = SharedString::from_owned(name.clone());
+            let values = |unit| [self.policy.clone(), name.clone(), unit];
+            let units = self.units.iter().map(|it| SharedString::const_str(it.name));
+            with_recorder(|recorder| {
+                let counters = units.map(|unit| table::OF_SHARES.counter(recorder, &values(unit)));
+                counters.collect()
+            })
+        });
+        let counters = counters.iter().zip(costs.0);
+        counters.for_each(|(counter, cost)| counter.increment(cost.into()));
     }
 
     /// Counts a request that has ended, with the key as a label.
     #[cold]
     fn ended_of(
         &self,
-        (key, cost, priority): (&Key, &Costs, Priority),
+        key: &Key,
         outcome: Outcome,
         waited: Duration,
+        departs: Option<(&Costs, &Rank)>,
     ) {
-        let name = SharedString::const_str(outcome.name());
-        let [policy, key] = self.of_key(key);
+        let and = |label| self.and(label, key);
         with_recorder(|recorder| {
-            let requests = [policy.clone(), name, key.clone()];
-            REQUESTS.counter(recorder, &requests).increment(1);
-            if outcome.departs() {
-                for (unit, cost) in self.units.iter().zip(cost.0) {
-                    let unit = SharedString::const_str(unit.name);
-                    let values = [policy.clone(), unit, key.clone()];
-                    SPENT.counter(recorder, &values).increment(cost.into());
-                }
-                let level = SharedString::const_str(Priority::NAMES[priority as usize]);
-                WAIT.histogram(recorder, &[policy, level, key])
-                    .record(waited);
+            let requests = table::REQUESTS.counter(recorder, &and(outcome.name()));
+            requests.increment(1);
+            let Some((costs, rank)) = departs else {
+                return;
+            };
+            for (unit, cost) in self.units.iter().zip(costs.0) {
+                let spent = table::SPENT.counter(recorder, &and(unit.name));
+                spent.increment(cost.into());
             }
+            let level = Priority::NAMES[rank.priority as usize];
+            table::WAIT.histogram(recorder, &and(level)).record(waited);
         });
     }
 
     /// The cost of a departed request was corrected in a unit.
     pub(super) fn corrected(&self, unit: usize, difference: i64) {
         if let Some(unit) = self.units.get(unit) {
-            let counter = if difference < 0 {
-                &unit.refunded
-            } else {
-                &unit.debt
+            let counter = match difference {
+                ..0 => &unit.refunded,
+                _ => &unit.debt,
             };
             counter.increment(difference.unsigned_abs());
         }
@@ -197,17 +181,17 @@ impl Meters {
     pub(super) fn waiting(&self, key: &Key, priority: Priority, more: f64) {
         let level = priority as usize;
         if self.key_labels {
-            let [policy, key] = self.of_key(key);
-            let values = [policy, SharedString::const_str(Priority::NAMES[level]), key];
-            with_recorder(|recorder| WAITING.gauge(recorder, &values).increment(more));
+            let values = self.and(Priority::NAMES[level], key);
+            with_recorder(|recorder| table::WAITING.gauge(recorder, &values).increment(more));
         } else {
             self.waiting[level].increment(more);
         }
     }
 
-    fn of_key(&self, key: &Key) -> [SharedString; 2] {
+    /// The values of the labels of a series that has the key as a label.
+    fn and(&self, label: &'static str, key: &Key) -> [SharedString; 3] {
         let key = SharedString::from_owned(key.as_str().to_owned());
-        [self.policy.clone(), key]
+        [self.policy.clone(), SharedString::const_str(label), key]
     }
 }
 
@@ -237,23 +221,23 @@ impl StoreMeters {
         with_recorder(|recorder| {
             describe(recorder);
             #[cfg(feature = "redis")]
-            drop(RECONNECTS.counter(recorder, &[]));
+            drop(table::RECONNECTS.counter(recorder, &[]));
             Self {
-                outages: OUTAGES.counter(recorder, values),
-                shards_out: OUT.gauge(recorder, values),
+                outages: table::OUTAGES.counter(recorder, values),
+                shards_out: table::OUT.gauge(recorder, values),
                 added: AtomicU32::new(0),
                 calls: OPERATIONS.map(|operation| {
                     ["ok", "out", "error"].map(|result| {
                         let values = [policy.clone(), text(operation), text(result)];
-                        CALLS.counter(recorder, &values)
+                        table::CALLS.counter(recorder, &values)
                     })
                 }),
                 latency: OPERATIONS.map(|operation| {
-                    LATENCY.histogram(recorder, &[policy.clone(), text(operation)])
+                    table::LATENCY.histogram(recorder, &[policy.clone(), text(operation)])
                 }),
-                requests_per_call: REQUESTS_PER_CALL.histogram(recorder, values),
-                keys_per_call: KEYS_PER_CALL.histogram(recorder, values),
-                returned: RETURNED.counter(recorder, values),
+                requests_per_call: table::REQUESTS_PER_CALL.histogram(recorder, values),
+                keys_per_call: table::KEYS_PER_CALL.histogram(recorder, values),
+                returned: table::RETURNED.counter(recorder, values),
             }
         })
     }
@@ -307,8 +291,5 @@ impl Drop for StoreMeters {
 
 #[cfg(feature = "redis")]
 pub(super) fn reconnected() {
-    with_recorder(|recorder| {
-        describe(recorder);
-        RECONNECTS.counter(recorder, &[]).increment(1);
-    });
+    with_recorder(|recorder| table::RECONNECTS.counter(recorder, &[]).increment(1));
 }

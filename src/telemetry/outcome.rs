@@ -37,8 +37,4 @@ impl Outcome {
     pub(super) fn name(self) -> &'static str {
         OUTCOMES[self as usize]
     }
-
-    pub(super) fn departs(self) -> bool {
-        matches!(self, Self::Granted | Self::Fallback)
-    }
 }

@@ -10,17 +10,15 @@ use super::{Outcome, TARGET};
 use crate::key::Key;
 
 /// The span of a request, if a subscriber wants it. It is a pointer, as requests are moved.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Span(Option<Box<tracing::Span>>);
 
 impl Span {
-    pub(crate) const NONE: Self = Self(None);
-
     /// Begins the span of a request. If no subscriber wants spans of this level, this reads one atomic number.
     pub(super) fn begin(policy: &str, key: &Key, cost: u32) -> Self {
         // The feature `log` of tracing, which other crates may set, makes spans without a subscriber expensive.
         if LevelFilter::current() < Level::DEBUG {
-            return Self::NONE;
+            return Self::default();
         }
         let span = tracing::debug_span!(
             target: TARGET,
@@ -39,11 +37,6 @@ impl Span {
     pub(crate) fn enter(&self) -> Option<EnteredSpan> {
         let span = self.0.as_ref()?;
         Some(tracing::Span::clone(span).entered())
-    }
-
-    /// Leaves no span.
-    pub(crate) fn take(&mut self) -> Self {
-        Self(self.0.take())
     }
 
     /// Records the end of the request.

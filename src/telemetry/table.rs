@@ -10,15 +10,15 @@ static METADATA: Metadata<'static> =
 /// A metric. It has a series for each combination of labels.
 #[derive(Debug)]
 pub(super) struct Metric {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) unit: Unit,
-    pub(super) labels: &'static [&'static str],
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    labels: &'static [&'static str],
     help: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Debug, Clone, Copy)]
+enum Kind {
     Counter,
     Gauge,
     Histogram,
@@ -35,7 +35,7 @@ macro_rules! metrics {
             help: $help,
         };)*
 
-        pub(super) const ALL: &[Metric] = &[$($id),*];
+        const ALL: &[Metric] = &[$($id),*];
     };
 }
 
@@ -103,24 +103,21 @@ pub(super) fn describe(recorder: &dyn Recorder) {
     }
 }
 
-/// The values of the labels that a series has.
-pub(super) type Values<'a> = &'a [SharedString];
-
 impl Metric {
-    pub(super) fn counter(&self, recorder: &dyn Recorder, values: Values<'_>) -> Counter {
+    pub(super) fn counter(&self, recorder: &dyn Recorder, values: &[SharedString]) -> Counter {
         recorder.register_counter(&self.series(values), &METADATA)
     }
 
-    pub(super) fn gauge(&self, recorder: &dyn Recorder, values: Values<'_>) -> Gauge {
+    pub(super) fn gauge(&self, recorder: &dyn Recorder, values: &[SharedString]) -> Gauge {
         recorder.register_gauge(&self.series(values), &METADATA)
     }
 
-    pub(super) fn histogram(&self, recorder: &dyn Recorder, values: Values<'_>) -> Histogram {
+    pub(super) fn histogram(&self, recorder: &dyn Recorder, values: &[SharedString]) -> Histogram {
         recorder.register_histogram(&self.series(values), &METADATA)
     }
 
     /// If there is one value more than labels, it is the key.
-    fn series(&self, values: Values<'_>) -> Key {
+    fn series(&self, values: &[SharedString]) -> Key {
         let names = self.labels.iter().copied().chain(["key"]);
         let labels = names.zip(values.iter().cloned());
         let labels = labels.map(|(name, value)| Label::new(name, value));

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
-use crate::algorithm::Known;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::store::{Answered, Call, MemoryStore, Operation, Reply, Store, StoreError};
+use crate::store::{Answered, Call, MemoryStore, Reply, Store, StoreError};
 
 /// A failure of a [`FailingStore`].
 ///
@@ -95,11 +94,8 @@ struct Script {
     /// The fault, and how many more calls fail.
     fault: Option<(Fault, u64)>,
     latency: Duration,
-    /// The state was lost.
-    has_lost: bool,
     calls: u64,
     pings: u64,
-    failures: u64,
 }
 
 impl FailingStore {
@@ -112,15 +108,10 @@ impl FailingStore {
     }
 
     /// Sets how long each answer takes, and each failure, by tokio's clock. Default: one turn of the runtime, in
-    /// which no time passes.
+    /// which no time passes. This also applies to further calls of clones.
     pub fn latency(self, latency: Duration) -> Self {
-        self.set_latency(latency);
-        self
-    }
-
-    /// Sets the [latency](Self::latency) of further calls.
-    pub fn set_latency(&self, latency: Duration) {
         self.script.lock().latency = latency;
+        self
     }
 
     /// Makes all calls fail until the test calls [`recover`](Self::recover) or sets another fault.
@@ -141,7 +132,6 @@ impl FailingStore {
     /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
     /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then.
     pub fn lose_state(&self) {
-        self.script.lock().has_lost = true;
         self.store.clear();
     }
 
@@ -155,37 +145,25 @@ impl FailingStore {
         self.script.lock().pings
     }
 
-    /// The number of calls and pings that failed.
-    pub fn failures(&self) -> u64 {
-        self.script.lock().failures
-    }
-
-    fn reply(
-        &self,
-        is_ping: bool,
-        call: impl FnOnce(&MemoryStore) -> Reply<Answered>,
-    ) -> Reply<Answered> {
+    fn reply(&self, is_ping: bool, calls: Vec<Call>) -> Reply<Answered> {
         let (fault, latency) = {
             let mut script = self.script.lock();
             (script.next(is_ping), script.latency)
         };
         let sent = Instant::now();
-        let error = fault.map(Fault::error);
-        let reply = match &error {
-            Some(error) if fault != Some(Fault::LostReply) => Reply::ready(Err(error.clone())),
-            _ => call(&self.store),
+        let reply = match fault {
+            None | Some(Fault::LostReply) => self.store.call(calls),
+            Some(fault) => Reply::ready(Err(fault.error())),
         };
         Reply::pending(async move {
             let answer = reply.await;
-            let left = latency.saturating_sub(sent.elapsed());
-            if left.is_zero() {
-                yield_now().await;
-            } else {
-                sleep(left).await;
+            match latency {
+                Duration::ZERO => yield_now().await,
+                latency => sleep_until(sent + latency).await,
             }
             let received = Instant::now();
-            match error {
-                Some(error) => Err(error),
+            match fault {
+                Some(fault) => Err(fault.error()),
                 None => answer.map(|answer| Answered { received, ..answer }),
             }
         })
@@ -204,33 +182,17 @@ impl Script {
         if is_ping && fault.spares_pings() {
             return None;
         }
-        self.failures += 1;
         self.fault = (left > 1).then_some((fault, left - 1));
         Some(fault)
     }
 }
 
 impl Store for FailingStore {
-    fn call(&self, mut calls: Vec<Call>) -> Reply<Answered> {
-        if self.script.lock().has_lost {
-            // A server that lost its state may have lost departures of any key.
-            let takes = calls
-                .iter_mut()
-                .filter_map(|call| match &mut call.operation {
-                    Operation::Take(take) => take.strict.as_mut(),
-                    _ => None,
-                });
-            takes.for_each(|strict| {
-                strict.known.get_or_insert(Known {
-                    generation: 0,
-                    version: 0,
-                });
-            });
-        }
-        self.reply(false, |store| store.call(calls))
+    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+        self.reply(false, calls)
     }
 
-    fn ping(&self, key: &Key) -> Reply<Answered> {
-        self.reply(true, |store| store.ping(key))
+    fn ping(&self, _key: &Key) -> Reply<Answered> {
+        self.reply(true, Vec::new())
     }
 }

@@ -10,9 +10,11 @@ mod bounds;
 mod report;
 #[cfg(test)]
 mod tests;
-mod times;
 
+use std::ops::Range;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Departures or arrivals, each the time since one origin that all of them share.
 ///
@@ -91,20 +93,6 @@ struct Event {
     weight: u64,
 }
 
-/// The fullest window of a [`History`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Busiest {
-    /// Where the window starts, which is the time of its first event.
-    pub start: Duration,
-    /// The time of its last event, so what lies in the window spans `last - start`.
-    pub last: Duration,
-    /// How many events it holds.
-    pub events: usize,
-    /// What they weigh together; the same as `events` unless some were pushed with a weight.
-    pub weight: u64,
-}
-
 impl History {
     /// A history without events.
     pub fn new() -> Self {
@@ -149,18 +137,17 @@ impl History {
 
     /// The most, by weight, that any half-open interval `[start, start + window)` holds.
     pub fn most_in_any(&self, window: Duration) -> u64 {
-        self.busiest(window).map_or(0, |busiest| busiest.weight)
+        self.fullest(window).1
     }
 
-    /// The interval that holds the most, the earliest of them if several do; `None` without events
-    /// or with a zero window, which holds nothing.
-    pub fn busiest(&self, window: Duration) -> Option<Busiest> {
+    /// The places of the events in the interval that holds the most, the earliest of them if several do, and their weight.
+    fn fullest(&self, window: Duration) -> (Range<usize>, u64) {
+        let (mut fullest, mut most) = (0..0, 0);
         if window.is_zero() {
-            return None;
+            return (fullest, most);
         }
         // Any interval can be moved right until it starts at an event without losing one, so only
         // these are tried.
-        let mut fullest: Option<Busiest> = None;
         let (mut end, mut weight) = (0, 0);
         for (begin, first) in self.events.iter().enumerate() {
             let is_inside = |next: &&Event| next.at - first.at < window;
@@ -168,17 +155,12 @@ impl History {
                 weight += next.weight;
                 end += 1;
             }
-            if fullest.is_none_or(|fullest| weight > fullest.weight) {
-                fullest = Some(Busiest {
-                    start: first.at,
-                    last: self.events[end - 1].at,
-                    events: end - begin,
-                    weight,
-                });
+            if weight > most {
+                (fullest, most) = (begin..end, weight);
             }
             weight -= first.weight;
         }
-        fullest
+        (fullest, most)
     }
 
     /// The most, by weight, in any of the windows `[0, window)`, `[window, 2 * window)` and so on.
@@ -209,8 +191,9 @@ impl History {
             !window.is_zero(),
             "a window of zero holds nothing: nothing to assert"
         );
-        if let Some(busiest) = self.busiest(window).filter(|busiest| busiest.weight > n) {
-            panic!("{}", report::excess(self, n, window, busiest));
+        let (fullest, most) = self.fullest(window);
+        if most > n {
+            panic!("{}", report::excess(self, n, window, fullest));
         }
     }
 }
@@ -218,6 +201,23 @@ impl History {
 impl FromIterator<Duration> for History {
     fn from_iter<I: IntoIterator<Item = Duration>>(times: I) -> Self {
         times.into_iter().map(|at| (at, 1)).collect()
+    }
+}
+
+/// Times that were read from the host's clock, counted from the first of them.
+impl FromIterator<std::time::Instant> for History {
+    fn from_iter<I: IntoIterator<Item = std::time::Instant>>(times: I) -> Self {
+        times.into_iter().map(Instant::from_std).collect()
+    }
+}
+
+/// Times that were read from tokio's clock, which may be paused, counted from the first of them.
+impl FromIterator<Instant> for History {
+    fn from_iter<I: IntoIterator<Item = Instant>>(times: I) -> Self {
+        let times: Vec<_> = times.into_iter().collect();
+        let first = times.iter().min().copied();
+        let since_first = |at| first.map_or(Duration::ZERO, |first| at - first);
+        times.into_iter().map(since_first).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use pin_project_lite::pin_project;
 
 use super::BoxError;
 use crate::acquire::Error;
-use crate::permit::Place;
+use crate::dispatcher::Place;
 
 pin_project! {
     /// The body of a response. If a quota [limits](crate::Quota::concurrent) how many requests are in progress, its request is

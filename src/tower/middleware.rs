@@ -125,7 +125,9 @@ where
         };
         let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
-        let answered = unless_lost(next.run(request, extensions), |cx| permit.poll_lost(cx));
+        let answered = unless_lost(next.run(request, extensions), |cx| {
+            permit.granted.held.poll_lost(cx)
+        });
         let answer = answered.await.map_err(refused)?;
         if let Err(error) = &answer
             && self.direction.refunds_unsent

@@ -6,8 +6,9 @@ use super::body::HeldBody;
 
 use crate::charge::Charge;
 use crate::cost::Cost;
+use crate::dispatcher::Place;
 use crate::feedback;
-use crate::permit::{Departure, Permit, Place};
+use crate::permit::{Departure, Permit};
 
 /// Adds to a response how its request departed.
 ///

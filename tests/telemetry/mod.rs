@@ -4,7 +4,6 @@ mod documented;
 mod events;
 mod figures;
 mod metered;
-#[path = "../../src/telemetry/tests/page.rs"]
 mod page;
 pub(crate) mod seen;
 pub(crate) mod stores;

@@ -1,64 +1,51 @@
 //! A remote store whose shards can be out: [`Sharded`].
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Reply, Store, StoreError};
+use tower_throttle::store::{Answered, Call, Reply, Store};
+use tower_throttle::test_util::ManualClock;
 
 use crate::prelude::*;
 
-/// The time that each answer takes.
-const LATENCY: Duration = Duration::from_millis(1);
-
 /// The first letter of a key is its shard.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Sharded {
-    store: MemoryStore,
-    out: Arc<Mutex<HashSet<u64>>>,
+#[derive(Debug, Clone)]
+pub(crate) struct Sharded(Arc<[FailingStore]>);
+
+impl Default for Sharded {
+    fn default() -> Self {
+        let clock = ManualClock::running();
+        let shard = |_| FailingStore::new(MemoryStore::with_clock(clock.clone())).latency(MS);
+        Self((0..=u8::MAX).map(shard).collect())
+    }
 }
 
 impl Sharded {
     /// The shards of these keys are out, and no others.
     pub(crate) fn out(&self, keys: &[&str]) {
-        *self.out.lock().expect("no panic") = keys.iter().map(|key| shard(key)).collect();
-    }
-
-    fn reply(&self, is_out: bool, answer: Reply<Answered>) -> Reply<Answered> {
-        Reply::pending(async move {
-            sleep(LATENCY).await;
-            match is_out {
-                true => Err(StoreError::new("it is out").caused_by("a test")),
-                false => Ok(Answered {
-                    received: Instant::now(),
-                    ..answer.await?
-                }),
-            }
-        })
+        self.0.iter().for_each(FailingStore::recover);
+        for key in keys {
+            self.0[shard(key)].fail_with(Fault::Unreachable);
+        }
     }
 }
 
-fn shard(key: &str) -> u64 {
+fn shard(key: &str) -> usize {
     key.bytes().next().unwrap_or_default().into()
 }
 
 impl Store for Sharded {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
-        let shard = self.shard(calls[0].key());
-        assert!(calls.iter().all(|call| self.shard(call.key()) == shard));
-        if self.out.lock().expect("no panic").contains(&shard) {
-            return self.reply(true, self.store.ping(calls[0].key()));
-        }
-        self.reply(false, self.store.call(calls))
+        let of = |call: &Call| shard(call.key().as_str());
+        assert!(calls.iter().all(|call| of(call) == of(&calls[0])));
+        self.0[of(&calls[0])].call(calls)
     }
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
-        let shard = self.shard(key);
-        let is_out = self.out.lock().expect("no panic").contains(&shard);
-        self.reply(is_out, self.store.ping(key))
+        self.0[shard(key.as_str())].ping(key)
     }
 
     fn shard(&self, key: &Key) -> u64 {
-        shard(key.as_str())
+        shard(key.as_str()) as u64
     }
 }

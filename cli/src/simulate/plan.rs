@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use tower_throttle::Policy;
 use tower_throttle::rules::Rules;
 use tower_throttle::store::MemoryStore;
 use tower_throttle::test_util::FailingStore;
@@ -12,7 +11,7 @@ use super::Args;
 use super::group::{Group, check_distinct};
 use crate::failure::Failure;
 use crate::file::RulesFile;
-use crate::level::{self, LEVELS};
+use crate::level;
 
 /// The validated arguments.
 pub(super) struct Plan {
@@ -62,12 +61,9 @@ impl Plan {
 
     fn limiter(&self, args: &Args, builder: LimiterBuilder) -> Result<Limiter, Failure> {
         if let Some((rules, name)) = &self.rule {
-            let of_rules = tower_throttle::Limiter::builder()
-                .rules(rules.clone())
-                .build()?;
             let exempt = || Failure::usage(format!("the rule `{name}` has no quota"));
-            let limiter = of_rules.rule(name).ok_or_else(exempt)?;
-            return Ok(with_policy(builder, &limiter.policy()).build()?);
+            let limiter = builder.rules(rules.clone()).build()?;
+            return limiter.rule(name).ok_or_else(exempt);
         }
         let quotas = args.quotas.iter().copied();
         let builder = quotas.fold(builder, LimiterBuilder::quota);
@@ -81,18 +77,6 @@ impl Plan {
         });
         Ok(builder.build()?)
     }
-}
-
-/// Adds the quotas, the bounds and the reserves of a policy.
-fn with_policy(builder: LimiterBuilder, policy: &Policy) -> LimiterBuilder {
-    let quotas = policy.quotas().iter().copied();
-    let builder = quotas.fold(builder, LimiterBuilder::quota);
-    let builder = builder.buffer(policy.buffer()).guard(policy.guard());
-    let builder = set(builder, policy.max_wait(), LimiterBuilder::max_wait);
-    let builder = set(builder, policy.max_waiting(), LimiterBuilder::max_waiting);
-    LEVELS.into_iter().fold(builder, |builder, (_, level)| {
-        builder.reserve(level, policy.reserved(level))
-    })
 }
 
 fn set<B, T>(builder: B, value: Option<T>, setter: impl FnOnce(B, T) -> B) -> B {

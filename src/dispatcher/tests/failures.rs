@@ -88,7 +88,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     let error = StoreError::new("the store is out");
     let mut queues = Vec::new();
     Handle::each_queue(&handle.dispatcher, |queue| queues.push((0, queue.clone())));
-    handle.dispatcher.call_fallback(&queues, &error);
+    handle.dispatcher.call_shard(&queues, Some(&error));
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..1_000);
 }

@@ -115,14 +115,14 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
     let mut all = Vec::new();
     Handle::each_queue(&handle.dispatcher, |queue| all.push(queue.clone()));
     let queue = all.remove(0);
-    let (now, mut woken) = (Instant::now(), Woken::new());
+    let now = Instant::now();
     {
         let mut queue = queue.lock();
-        queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0, &mut woken);
+        queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
         let (later, mut answer) = (now + 4 * SECOND, Answer::default());
         let (until, renew) = (later + SECOND, later);
         answer.lease = Some(Lease { until, renew });
-        queue.answer(1 << 40, &answer, later, &mut woken);
+        queue.answer(1 << 40, &answer, later);
     }
     assert!(place.is_lost());
 }

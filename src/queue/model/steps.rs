@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::world::*;
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
 use crate::error::StoreError;
-use crate::queue::{self, Answer, Departing, Lease, Stage, Standing, Turn, Woken};
+use crate::queue::{self, Answer, Departing, Lease, Standing, Turn};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOP: u64 = 4;
@@ -128,7 +128,7 @@ impl World {
             add(false, may_lose && has_reply, Step::LoseReply(p));
             let is_active = self.is_waiting(setup, p);
             add(true, process.queue.out.is_some(), Step::Back(p));
-            let is_calling = matches!(process.queue.stage, Stage::Calling(_));
+            let is_calling = process.queue.calls.sent.is_some();
             let may_be_out = left[OUT] > 0 && is_active && !is_calling;
             add(false, may_be_out, Step::Out(p));
             add(false, left[CRASHED] > 0 && is_active, Step::Crash(p));
@@ -167,7 +167,6 @@ impl World {
 
     pub(super) fn apply(&mut self, setup: &Setup, step: Step) {
         let now = self.now();
-        let mut woken = Woken::new();
         match step {
             Step::Tick { is_punctual } => {
                 self.left[LATE] -= u8::from(!is_punctual);
@@ -180,10 +179,10 @@ impl World {
                 }
             }
             Step::Join(nth) => self.join(setup, nth),
-            Step::Poll(nth) => self.poll(setup, nth, false, &mut woken),
+            Step::Poll(nth) => self.poll(setup, nth, false),
             Step::Forfeit(nth) => {
                 self.left[FORFEITED] -= 1;
-                self.poll(setup, nth, true, &mut woken);
+                self.poll(setup, nth, true);
             }
             Step::Finish(nth) => {
                 self.requests[nth] = Request::Departed;
@@ -194,11 +193,11 @@ impl World {
             }
             Step::Cancel(nth) => {
                 self.left[CANCELLED] -= 1;
-                self.cancel(setup, nth, &mut woken);
+                self.cancel(setup, nth);
             }
-            Step::Send(p) => self.send(setup, p, &mut woken),
+            Step::Send(p) => self.send(setup, p),
             Step::Execute(p, nth) => self.execute(setup, p, nth),
-            Step::Answer(p, nth) => self.answer(setup, p, nth, &mut woken),
+            Step::Answer(p, nth) => self.answer(setup, p, nth),
             Step::LoseCall(p) => {
                 let process = &mut self.processes[p];
                 if let Some(call) = process.calls.iter_mut().find(|call| !call.is_late) {
@@ -219,7 +218,7 @@ impl World {
             Step::GiveUp(p) => {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
-                    process.queue.failed(number, &lost(), now, &mut woken);
+                    process.queue.failed(number, &lost(), now);
                 }
             }
             Step::Refuse(p, is_out) => {
@@ -232,13 +231,13 @@ impl World {
                     let error = StoreError::new("not executed");
                     let error = if is_out { error } else { error.no_outage() };
                     let number = process.calls.remove(nth).take.number;
-                    process.queue.failed(number, &error, now, &mut woken);
+                    process.queue.failed(number, &error, now);
                 }
             }
             Step::Out(p) => {
                 self.left[OUT] -= 1;
                 let queue = &mut self.processes[p].queue;
-                queue.out(&StoreError::new("out"), now, &mut woken);
+                queue.out(&StoreError::new("out"), now);
                 // Without requests, nothing is kept for a store that is out.
                 self.is_leak_excused |= queue.waiting.is_empty();
             }
@@ -263,7 +262,7 @@ impl World {
                 self.left[STOPPED] -= 1;
                 self.processes[p].stopped_until = self.tick + STOP;
             }
-            Step::Pause(p) => self.pause(setup, p, &mut woken),
+            Step::Pause(p) => self.pause(setup, p),
             Step::Resume(p) => {
                 self.store.control(Command::Resume, self.store_now());
                 for process in &mut self.processes {
@@ -279,7 +278,7 @@ impl World {
             }
         }
         if setup.fault != "wakes-nobody" {
-            self.wake(woken);
+            self.wake();
         }
         if let Step::Execute(..) | Step::Pause(_) | Step::Resume(_) | Step::LoseState = step {
             self.value = self.store.encode();
@@ -321,8 +320,9 @@ impl World {
         }
     }
 
-    fn wake(&mut self, woken: Woken) {
-        woken.into_iter().for_each(Waker::wake);
+    fn wake(&mut self) {
+        let woken = self.processes.iter_mut().map(|it| it.queue.take_woken());
+        woken.flatten().for_each(Waker::wake);
         for nth in WOKEN.with_borrow_mut(std::mem::take) {
             if let Request::Joined { is_awake, .. } = &mut self.requests[nth] {
                 *is_awake = true;
@@ -353,7 +353,7 @@ impl World {
         };
     }
 
-    fn poll(&mut self, setup: &Setup, nth: usize, is_forfeited: bool, woken: &mut Woken) {
+    fn poll(&mut self, setup: &Setup, nth: usize, is_forfeited: bool) {
         let (now, (p, _)) = (self.now(), setup.requests[nth]);
         let Request::Joined { mut place, .. } = self.requests[nth] else {
             return;
@@ -367,7 +367,7 @@ impl World {
             }
         }
         let step = loop {
-            match queue.poll(place, now, &WAKERS[nth], woken) {
+            match queue.poll(place, now, &WAKERS[nth]) {
                 queue::Step::Missed(_) => {
                     if setup.fault == "requeues-behind-others"
                         && let Some(request) = queue.waiting.remove(&place)
@@ -389,7 +389,7 @@ impl World {
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
                 queue.take_back(turn.places());
-                queue.pass_on(Mode::Wait, turn, now, woken);
+                queue.pass_on(Mode::Wait, turn, now);
                 Request::Cancelled
             }
             queue::Step::Depart(turn, _) => {
@@ -424,29 +424,28 @@ impl World {
         }
     }
 
-    fn cancel(&mut self, setup: &Setup, nth: usize, woken: &mut Woken) {
+    fn cancel(&mut self, setup: &Setup, nth: usize) {
         let now = self.now();
         let queue = &mut self.processes[setup.requests[nth].0].queue;
         if let Request::Joined { place, .. } = self.requests[nth] {
             queue.is_announced &= setup.fault != "keeps-demand-of-cancelled";
-            queue.leave(place, now, woken);
+            queue.leave(place, now);
         }
         self.requests[nth] = Request::Cancelled;
     }
 
-    fn send(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
+    fn send(&mut self, setup: &Setup, p: usize) {
         let now = self.now();
         let process = &mut self.processes[p];
         process.queue.lose_lease(now);
         if process.queue.call_due().is_none_or(|due| due > now) {
-            process.queue.check(now, woken);
+            process.queue.check(now);
             return;
         }
         process.number += 1;
         process.calls_in_tick += 1;
         let number = process.number;
-        let asked =
-            (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros, woken);
+        let asked = (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros);
         let strict = setup.is_strict.then_some(Strict {
             known: process.known,
             clock_was_set: false,
@@ -522,7 +521,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, setup: &Setup, p: usize, nth: usize, woken: &mut Woken) {
+    fn answer(&mut self, setup: &Setup, p: usize, nth: usize) {
         let now = self.now();
         let process = &mut self.processes[p];
         let reply = process.replies.remove(nth);
@@ -537,16 +536,13 @@ impl World {
             until: at(sent + LEASE),
             renew: at(sent + 2 * LEASE / 3),
         });
-        let current = match &process.queue.stage {
-            Stage::Calling(sent) => Some(sent.number),
-            _ => None,
-        };
+        let current = process.queue.calls.sent.as_ref().map(|sent| sent.number);
         let number = match (setup.fault, current) {
             ("applies-lost-replies", Some(current)) => current,
             _ => number,
         };
         if taken.is_outdated {
-            process.queue.failed(number, &lost(), now, woken);
+            process.queue.failed(number, &lost(), now);
             return;
         }
         if current == Some(number) {
@@ -572,10 +568,10 @@ impl World {
             lease,
             standing: Standing::default(),
         };
-        process.queue.answer(number, &answer, now, woken);
+        process.queue.answer(number, &answer, now);
     }
 
-    fn pause(&mut self, setup: &Setup, p: usize, woken: &mut Woken) {
+    fn pause(&mut self, setup: &Setup, p: usize) {
         let now = self.now();
         self.left[PAUSED] -= 1;
         let span = TICK * PAUSE;
@@ -587,7 +583,7 @@ impl World {
         let process = &mut self.processes[p];
         process.paused_until = self.tick + u64::from(PAUSE);
         if setup.fault != "keeps-turns-in-pause" {
-            process.queue.pause(now + span, now, woken);
+            process.queue.pause(now + span, now);
         }
     }
 }

@@ -72,50 +72,25 @@ impl History {
     /// This is the promise of fixed windows that begin with a request. The request that began a window may have been
     /// cancelled, so a window may begin earlier than its first event.
     pub fn fits_windows(&self, n: u64, window: Duration) -> bool {
-        // Shifted by a window, so that a window can begin before the first event.
-        let at = |place: usize| {
-            self.events
-                .get(place)
-                .map(|event| event.at.saturating_add(window))
-        };
-        // Each event that may be the first of its window: the earliest and the latest start of that window.
-        let mut starts: Vec<Option<(Duration, Duration)>> = Vec::new();
-        for first in 0..=self.events.len() {
-            let earliest = match first.checked_sub(1).and_then(at) {
-                None => at(first).map(|at| at - window),
-                Some(before) => {
-                    let next = at(first).unwrap_or(Duration::MAX);
-                    let ends = starts.iter().flatten().filter_map(|&(earliest, latest)| {
-                        let end = (earliest + window).max(before + Duration::from_nanos(1));
-                        (end <= next.min(latest + window)).then_some(end)
-                    });
-                    let Some(end) = ends.min() else {
-                        starts.push(None);
-                        continue;
-                    };
-                    Some(end)
-                }
-            };
-            let Some(next) = at(first) else {
-                return earliest.is_some() || self.is_empty();
-            };
-            let earliest = earliest
-                .map(|end| end.max((next + Duration::from_nanos(1)).saturating_sub(window)));
-            let span = earliest.zip(self.latest_start(first, n, window));
-            starts.push(span.filter(|(earliest, latest)| earliest <= latest));
+        // For each event: the earliest end of a window that begins with it, if windows hold the events before it and no others.
+        let mut ends = vec![Some(Duration::ZERO)];
+        for (last, event) in self.events.iter().enumerate() {
+            let next = self.events.get(last + 1);
+            let next = next.map_or(Duration::MAX, |next| next.at);
+            let mut weight = 0;
+            let firsts = (0..=last).rev().take_while(|&first| {
+                weight += self.events[first].weight;
+                weight <= n
+            });
+            let possible = firsts.filter_map(|first| {
+                let end = ends[first]?.max(event.at.saturating_add(Duration::from_nanos(1)));
+                let latest = next.min(self.events[first].at.saturating_add(window));
+                (end <= latest).then_some(end)
+            });
+            let earliest = possible.min();
+            ends.push(earliest.map(|end| end.saturating_add(window)));
         }
-        false
-    }
-
-    /// The latest start of a window with this first event that holds at most `n`, shifted by a window.
-    fn latest_start(&self, first: usize, n: u64, window: Duration) -> Option<Duration> {
-        let mut weight = 0;
-        let at = self.events.get(first)?.at;
-        let next = self.events[first..].iter().find(|event| {
-            weight += event.weight;
-            weight > n
-        });
-        Some(next.map_or(at + window, |next| next.at.min(at + window)))
+        ends[self.len()].is_some()
     }
 }
 

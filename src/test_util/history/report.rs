@@ -1,9 +1,10 @@
 //! What a broken bound looks like: the fullest interval and the times in and around it.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::time::Duration;
 
-use super::{Busiest, Event, History};
+use super::{Event, History};
 
 /// How many times are shown on either side of the interval.
 const AROUND: usize = 3;
@@ -11,18 +12,17 @@ const AROUND: usize = 3;
 /// How many times are shown of those within the interval, half of them at each end.
 const WITHIN: usize = 24;
 
-pub(super) fn excess(history: &History, n: u64, window: Duration, busiest: Busiest) -> String {
-    let is_before = |event: &Event| event.at < busiest.start;
-    let begin = history.events.partition_point(is_before);
-    let end = begin + busiest.events;
-    let inside = begin..end;
+pub(super) fn excess(history: &History, n: u64, window: Duration, inside: Range<usize>) -> String {
+    let Range { start: begin, end } = inside;
+    let weights = history.events[inside.clone()]
+        .iter()
+        .map(|event| event.weight);
+    let (weight, start) = (weights.sum::<u64>(), history.events[begin].at);
     let cut = begin + WITHIN / 2..end.saturating_sub(WITHIN / 2).max(begin + WITHIN / 2);
     let mut text = format!(
-        "{} in [{:?}, {:?}), where any {window:?} may hold at most {n} \
+        "{weight} in [{start:?}, {:?}), where any {window:?} may hold at most {n} \
          (> marks them; time, since the start, weight if not 1):",
-        busiest.weight,
-        busiest.start,
-        busiest.start.saturating_add(window),
+        start.saturating_add(window),
     );
     for place in begin.saturating_sub(AROUND)..history.len().min(end + AROUND) {
         if cut.contains(&place) {
@@ -33,8 +33,8 @@ pub(super) fn excess(history: &History, n: u64, window: Duration, busiest: Busie
         }
         let Event { at, weight } = history.events[place];
         let mark = if inside.contains(&place) { '>' } else { ' ' };
-        let sign = if at < busiest.start { '-' } else { '+' };
-        let offset = at.abs_diff(busiest.start);
+        let sign = if at < start { '-' } else { '+' };
+        let offset = at.abs_diff(start);
         let _ = write!(text, "\n  {mark} {at:?}  {sign}{offset:?}");
         if weight != 1 {
             let _ = write!(text, "  weight {weight}");

@@ -11,6 +11,18 @@ fn a_zero_window_is_refused_by_the_assertion() {
     history.assert_at_most(1, Duration::ZERO);
 }
 
+#[test]
+fn instants_count_from_the_first_in_whatever_order_they_come() {
+    let (first, ms) = (std::time::Instant::now(), Duration::from_millis);
+    let times = [first + ms(30), first, first + ms(10)];
+    let history: History = times.into_iter().collect();
+    let expected = [0, 10, 30].map(ms);
+    assert_eq!(history.times().collect::<Vec<_>>(), expected);
+    let times = times.map(Instant::from_std);
+    assert_eq!(times.into_iter().collect::<History>(), history);
+    assert!(History::from_iter([first; 0]).is_empty());
+}
+
 proptest! {
     /// The model asks every event how much lies in the window that starts at it, and knows no
     /// order.
@@ -37,13 +49,14 @@ proptest! {
         prop_assert_eq!(collected.most_in_any(Duration::MAX), total);
         prop_assert_eq!(collected.most_in_any(NS(window)), most);
         prop_assert_eq!(most, most_anywhere);
-        if let Some(busiest) = collected.busiest(NS(window)) {
-            let start = u64::try_from(busiest.start.as_nanos()).unwrap();
-            prop_assert_eq!(weight(start), busiest.weight);
-            let is_less = |(at, _): &(u64, u64)| *at >= start || weight(*at) < busiest.weight;
+        let (fullest, fullest_weight) = collected.fullest(NS(window));
+        prop_assert_eq!(fullest_weight, most);
+        if let Some(first) = collected.times().nth(fullest.start) {
+            let start = u64::try_from(first.as_nanos()).unwrap();
+            prop_assert_eq!(weight(start), most);
+            let is_less = |(at, _): &(u64, u64)| *at >= start || weight(*at) < most;
             prop_assert!(events.iter().all(is_less), "it is the first");
-            prop_assert_eq!(inside(start).count(), busiest.events);
-            prop_assert_eq!(inside(start).map(|(at, _)| NS(*at)).max(), Some(busiest.last));
+            prop_assert_eq!(inside(start).count(), fullest.len());
         }
         let aligned = (0..60).step_by(window as usize).map(weight).max().unwrap_or(0);
         prop_assert_eq!(collected.most_in_aligned(NS(window)), aligned);

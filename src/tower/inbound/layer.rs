@@ -17,9 +17,10 @@ use crate::acquire::{Acquire, Cause, Error};
 use crate::algorithm::Costs;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
+use crate::dispatcher::Place;
 use crate::feedback::Applying;
 use crate::key::{KeyExtractor, NoKeyCause};
-use crate::permit::{Permit, Place};
+use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
 use crate::tower::body::HeldBody;
@@ -243,18 +244,13 @@ where
         let Inbound { refusal, options } = &self.direction;
         let (mut acquire, mut request) = (None, None);
         if let Some(waiting) = waiting {
-            if let Ok(Some(acquire)) = &mut waiting.admitted
-                && acquire.again_without_waiting(&error)
-            {
-                return None;
-            }
             acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
             request = waiting.request.as_mut();
         }
         let permit = departed.take().and_then(Result::ok);
-        let key = acquire.as_ref().map(Acquire::key);
+        let key = acquire.as_ref().map(|acquire| &acquire.key);
         let key = key.or(permit.as_ref().map(Permit::key)).cloned();
-        let busy = acquire.and_then(|it| options.busy_status_of(&error, it.cost_of_request()));
+        let busy = acquire.and_then(|it| options.busy_status_of(&error, &it.cost));
         let fails_open = error.is_store() && options.failure_mode == FailureMode::Open;
         let refused = Refused {
             key: key.filter(|key| !key.as_str().is_empty()),
@@ -309,7 +305,7 @@ impl<F> Inbound<F> {
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let standing = Standing {
-                remaining: permit.granted.remaining,
+                remaining: permit.granted.remaining.left,
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };

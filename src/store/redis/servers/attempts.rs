@@ -95,7 +95,7 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
                     state.pause_after_success
                 } else {
                     state.failures = state.failures.saturating_add(1);
-                    backoff::half_before(state.failures, FIRST_PAUSE, LONGEST_PAUSE)
+                    backoff::before(state.failures, FIRST_PAUSE, LONGEST_PAUSE)
                 };
                 state.paused_until = Instant::now() + pause;
                 outcome

@@ -119,7 +119,7 @@ async fn listen(servers: Servers, shared: Arc<Shared>) {
             telemetry::subscribed(&shared.channel, false);
         }
         failures += 1;
-        sleep(backoff::half_before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;
+        sleep(backoff::before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;
     }
 }
 

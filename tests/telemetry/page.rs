@@ -1,8 +1,8 @@
-//! The tables of `docs/telemetry.md`, for tests here and in `tests/telemetry`.
+//! The tables of `docs/telemetry.md`.
 
 /// The rows of the table under this headline, cell by cell.
-pub(crate) fn rows(headline: &str) -> Vec<Vec<&'static str>> {
-    let page = include_str!("../../docs/telemetry.md");
+pub(super) fn rows(headline: &str) -> Vec<Vec<&'static str>> {
+    let page = include_str!("../../src/docs/telemetry.md");
     let (_, section) = page.split_once(headline).expect("such a headline");
     let section = section.split("\n# ").next().expect("a section");
     let rows = section.lines().filter(|line| line.starts_with("| `"));
@@ -11,6 +11,6 @@ pub(crate) fn rows(headline: &str) -> Vec<Vec<&'static str>> {
 }
 
 /// What stands in code, one after the other.
-pub(crate) fn code(cell: &'static str) -> Vec<&'static str> {
+pub(super) fn code(cell: &'static str) -> Vec<&'static str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
