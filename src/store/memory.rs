@@ -40,10 +40,11 @@ struct Inner {
     cleared: AtomicU64,
 }
 
+#[derive(Default)]
 struct Shard {
     /// With the hashes of their names and keys. Half of a table may be empty, so it holds pointers.
     entries: HashTable<(u64, Box<Entry>)>,
-    /// At how many entries expired ones are dropped.
+    /// At how many entries expired ones are dropped; 0 before the first call.
     sweep_at: usize,
     /// The latest time of a call: none goes back behind it.
     latest: u64,
@@ -78,16 +79,8 @@ impl MemoryStore {
     }
 
     fn by(clock: impl Fn(Instant, u64) -> u64 + Send + Sync + 'static) -> Self {
-        let shard = |_| {
-            Mutex::new(Shard {
-                entries: HashTable::new(),
-                sweep_at: SMALL,
-                latest: 0,
-            })
-        };
-        let shards = std::array::from_fn(shard);
         Self(Arc::new(Inner {
-            shards,
+            shards: Default::default(),
             hasher: DefaultHashBuilder::default(),
             clock: Box::new(clock),
             cleared: AtomicU64::new(0),
@@ -96,15 +89,9 @@ impl MemoryStore {
 
     /// The number of keys, with expired ones that were not dropped yet.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         let count = |shard: &Mutex<Shard>| shard.lock().entries.len();
         self.0.shards.iter().map(count).sum()
-    }
-
-    /// Whether the store holds no key.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Forgets the state of all keys.

@@ -260,7 +260,8 @@ impl Call {
         let answer = self
             .operation
             .apply(&self.policy, &mut state, origin, now)?;
-        let is_written = !self.operation.is_peek() && !answer.is_outdated;
+        let is_peek = matches!(&self.operation, Operation::Take(take) if take.mode == Mode::Peek);
+        let is_written = !is_peek && !answer.is_outdated;
         let written = is_written.then(|| (state.encode(), state.expires()));
         Ok((answer, written))
     }
@@ -292,9 +293,5 @@ impl Operation {
             }
             Self::Control(command) => state.control(*command, now),
         })
-    }
-
-    pub(crate) fn is_peek(&self) -> bool {
-        matches!(self, Self::Take(take) if take.mode == Mode::Peek)
     }
 }

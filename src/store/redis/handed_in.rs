@@ -6,7 +6,7 @@ use redis::{Client, Pipeline};
 use tokio::time::{Duration, Instant};
 
 use super::RedisStore;
-use super::servers::{Answers, Servers, Topology, next_number, send};
+use super::servers::{Answers, Servers, Topology, send};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -31,7 +31,7 @@ impl RedisStore {
     ///
     /// Fails like [`connect`](Self::connect).
     pub async fn connect_with(client: Client) -> Result<Self, StoreError> {
-        Self::open(Servers::of_client(client)).await
+        Self::open(Servers::of(client.get_connection_info().clone())).await
     }
 
     /// Connects to a cluster by clients, for your own certificates. Only the address is used of all but the first.
@@ -66,7 +66,7 @@ impl From<ConnectionManager> for RedisStore {
     /// A store on a connection of yours. Both the manager's response timeout and the store's apply. The store
     /// receives no nudges, and needs scripts.
     fn from(redis: ConnectionManager) -> Self {
-        Self::on(Servers::on(UserConnection { redis, number: 0 }))
+        Self::on(Servers::on(UserConnection(redis)))
     }
 }
 
@@ -76,23 +76,17 @@ impl From<MultiplexedConnection> for RedisStore {
     fn from(mut redis: MultiplexedConnection) -> Self {
         // Deadlines bound every call.
         redis.set_response_timeout(Duration::MAX);
-        let number = next_number();
-        Self::on(Servers::on(UserConnection { redis, number }))
+        Self::on(Servers::on(UserConnection(redis)))
     }
 }
 
 /// A connection that nothing here replaces. The identity of its server is unknown.
-struct UserConnection<C> {
-    redis: C,
-    /// 0 if the connection may be replaced without notice.
-    number: u64,
-}
+struct UserConnection<C>(C);
 
 #[async_trait]
 impl<C: ConnectionLike + Clone + Send + Sync> Topology for UserConnection<C> {
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
-        let mut redis = self.redis.clone();
-        send(&mut redis, (0, self.number), commands, deadline).await
+        send(&mut self.0.clone(), 0, commands, deadline).await
     }
 
     async fn server(&self, _name: &str, _deadline: Instant) -> Result<u64, StoreError> {

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use redis::FromRedisValue as _;
+use tokio::time::Instant;
 
 use super::servers::Servers;
-use super::{RedisStore, names, strange};
+use super::{RedisStore, names};
 use crate::key::Key;
 use crate::store::StoreError;
+
+/// The cursor of the next page, and names.
+type Page = (String, Vec<Vec<u8>>);
 
 impl RedisStore {
     /// Lists the keys under this store's prefix that have any state.
@@ -41,9 +44,22 @@ impl RedisStore {
             name: format!("{}:ping", self.prefix),
             page_size: 1_000,
             looked_at: 0,
-            servers: None,
+            stores: None,
             cursor: None,
         }
+    }
+
+    /// Every primary of a cluster as a store of its own.
+    async fn each(&self, deadline: Instant) -> Result<VecDeque<Self>, StoreError> {
+        let primaries = self.servers.primaries(deadline).await?;
+        if primaries.is_empty() {
+            return Ok([self.clone()].into());
+        }
+        let store = |primary| Self {
+            servers: Servers::on(primary),
+            ..self.clone()
+        };
+        Ok(primaries.into_iter().map(store).collect())
     }
 }
 
@@ -53,6 +69,7 @@ impl RedisStore {
 /// page. The servers of a cluster follow one another. Keys that move between them during the scan may be missed.
 ///
 /// [`SCAN`]: https://redis.io/docs/latest/commands/scan/#scan-guarantees
+#[derive(Debug)]
 #[must_use]
 pub struct Keys {
     store: RedisStore,
@@ -61,10 +78,9 @@ pub struct Keys {
     name: String,
     page_size: usize,
     looked_at: usize,
-    /// The servers that are left; `None` before the first page.
-    servers: Option<VecDeque<Servers>>,
-    /// The cursor of the next page, with the number of the connection that returned it. It may mean nothing to another
-    /// server.
+    /// The servers that are left, each as a store; `None` before the first page.
+    stores: Option<VecDeque<RedisStore>>,
+    /// The cursor of the next page, with the number of the server that returned it. It may mean nothing to another one.
     cursor: Option<(String, u64)>,
 }
 
@@ -74,8 +90,8 @@ impl Keys {
     pub fn of(mut self, key: &Key) -> Self {
         let prefix = &self.store.prefix;
         self.pattern = names::pattern(prefix, Some(&names::tag(key.as_str())));
-        self.name = names::of(prefix, key, None);
-        self.servers = Some([self.store.servers.clone()].into());
+        self.name = self.store.name(key, None);
+        self.stores = Some([self.store.clone()].into());
         self
     }
 
@@ -93,8 +109,8 @@ impl Keys {
     /// Goes on with the next server of a cluster, for example because one is down. Returns `false` if none is left.
     pub fn skip_server(&mut self) -> bool {
         self.cursor = None;
-        let servers = self.servers.as_mut();
-        servers.is_some_and(|it| it.pop_front().is_some())
+        let stores = self.stores.as_mut();
+        stores.is_some_and(|it| it.pop_front().is_some())
     }
 
     /// Returns the next page, which may be empty; `None` at the end. If the future is dropped, the same page comes next.
@@ -106,53 +122,39 @@ impl Keys {
     pub async fn next_page(&mut self) -> Result<Option<Vec<StoredKey>>, StoreError> {
         let store = &self.store;
         let deadline = store.deadline();
-        let servers = match &mut self.servers {
-            Some(servers) => servers,
-            None => self
-                .servers
-                .insert(store.servers.each(deadline).await?.into()),
+        let stores = match &mut self.stores {
+            Some(stores) => stores,
+            None => self.stores.insert(store.each(deadline).await?),
         };
-        let Some(server) = servers.front() else {
+        let Some(server) = stores.front() else {
             return Ok(None);
         };
         let cursor = self.cursor.as_ref().map_or("0", |(cursor, _)| cursor);
         let mut pipe = redis::pipe();
         let scan = pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(self.page_size);
-        let mut answers = server.run(&self.name, &pipe, deadline).await?;
-        let answer = answers.pop().ok_or_else(strange)?;
-        let connection = answer.origin.connection;
-        let value = answer.into_value()?;
+        let page = server.read::<(Page,)>(&*server.servers, &self.name, pipe, deadline);
+        let (((cursor, found),), at) = page.await?;
+        let number = at.origin.server;
         if let Some((_, other)) = &self.cursor
-            && *other != connection
+            && *other != number
         {
             self.cursor = None;
             return Ok(Some(Vec::new()));
         }
-        let page = <(String, Vec<Vec<u8>>)>::from_redis_value(value);
-        let (cursor, found) = page.map_err(|_| strange())?;
         if cursor == "0" {
             self.looked_at += found.len();
             self.cursor = None;
-            servers.pop_front();
+            stores.pop_front();
         } else {
             self.looked_at += found.len().max(self.page_size);
-            self.cursor = Some((cursor, connection));
+            self.cursor = Some((cursor, number));
         }
         let parse = |name: &Vec<u8>| StoredKey::parse(&store.prefix, name);
         let mut page: Vec<_> = found.iter().filter_map(parse).collect();
         page.sort_unstable();
         page.dedup();
         Ok(Some(page))
-    }
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys")
-            .field("pattern", &self.pattern)
-            .field("page_size", &self.page_size)
-            .finish_non_exhaustive()
     }
 }
 
@@ -168,18 +170,19 @@ pub struct StoredKey {
 impl StoredKey {
     /// A key under a policy of this name, or under one without a name, whether or not there is any state.
     pub fn new(key: &Key, policy: Option<&str>) -> Self {
+        Self::of(&names::tag(key.as_str()), policy)
+    }
+
+    fn of(tag: &str, policy: Option<&str>) -> Self {
         Self {
-            tag: names::tag(key.as_str()).into(),
+            tag: tag.into(),
             policy: policy.map(Into::into),
         }
     }
 
     fn parse(prefix: &str, name: &[u8]) -> Option<Self> {
         let (tag, policy) = names::parse(prefix, str::from_utf8(name).ok()?)?;
-        Some(Self {
-            tag: tag.into(),
-            policy: policy.map(Into::into),
-        })
+        Some(Self::of(tag, policy))
     }
 
     /// The key; `None` if it is so long that Redis holds only its digest.
@@ -198,7 +201,7 @@ impl StoredKey {
     }
 
     pub(super) fn name(&self, prefix: &str) -> String {
-        names::of_tag(prefix, &self.tag, self.policy_name())
+        names::of(prefix, &self.tag, self.policy_name())
     }
 }
 

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::FromRedisValue as _;
 
 use super::keys::StoredKey;
-use super::{RedisStore, naming, strange, unrecognized};
+use super::{RedisStore, strange, unrecognized};
 use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, has_flow, level};
 use crate::priority::Priority;
 use crate::quota::{Quota, interned_units, units_of};
@@ -47,11 +46,8 @@ impl RedisStore {
         let mut pipe = redis::pipe();
         pipe.cmd("GETRANGE").arg(&name).arg(0).arg(LONGEST - 1);
         pipe.cmd("PTTL").arg(&name);
-        let (answers, at) = self.read(None, &name, pipe, self.deadline()).await?;
-        let [value, lifetime] = <[_; 2]>::try_from(answers).map_err(|_| strange())?;
-        let value = value.into_value().map_err(naming(&name))?;
-        let lifetime = i64::from_redis_value(lifetime.into_value()?).map_err(|_| strange())?;
-        let value = Vec::<u8>::from_redis_value(value).map_err(|_| strange())?;
+        let read = self.read(&*self.servers, &name, pipe, self.deadline());
+        let ((value, lifetime), at): ((Vec<u8>, i64), _) = read.await?;
         if value.is_empty() {
             return Ok(None);
         }

@@ -17,10 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use hashbrown::HashSet;
-use redis::Pipeline;
+use redis::{FromRedisValue, Pipeline, Value};
 use tokio::time::Instant;
 
-use self::servers::{AnswerOrigin, Exclusive, Servers, Subscription};
+use self::servers::{AnswerOrigin, CommandAnswer, Servers, Subscription, Topology};
 use super::{Answered, Call, Nudge, Operation, Store};
 use crate::algorithm::{LANE_BITS, Taken};
 use crate::error::BuildError;
@@ -82,7 +82,8 @@ pub struct RedisStore {
     scripting: bool,
     /// `None` if the servers tell the time.
     host_clock: Option<Arc<HostClock>>,
-    /// Calls of this process for one key take turns, so that only other processes cause conflicts.
+    /// Calls of this process for one key take turns, so that only other processes cause conflicts. Their number also bounds
+    /// that of exclusive connections.
     turns: Arc<[tokio::sync::Mutex<()>]>,
     /// The digests of the scripts that were sent to each shard.
     loaded: Arc<Mutex<HashSet<(u64, &'static str)>>>,
@@ -90,6 +91,7 @@ pub struct RedisStore {
 }
 
 /// A call, and the name of the value that it changes.
+#[derive(Clone)]
 struct NamedCall {
     name: String,
     call: Call,
@@ -176,7 +178,7 @@ impl Store for RedisStore {
     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
         let this = self.clone();
         let named = calls.into_iter().map(|call| NamedCall {
-            name: names::of(&this.prefix, &call.key, call.policy.name()),
+            name: this.name(&call.key, call.policy.name()),
             call,
         });
         let calls: Vec<_> = named.collect();
@@ -188,7 +190,7 @@ impl Store for RedisStore {
 
     fn ping(&self, key: &Key) -> Reply<Answered> {
         let this = self.clone();
-        let name = names::of(&this.prefix, key, None);
+        let name = this.name(key, None);
         Reply::pending(async move { this.call_all(&name, &[]).await })
     }
 
@@ -220,6 +222,10 @@ impl RedisStore {
     /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
     async fn call_all(&self, name: &str, calls: &[NamedCall]) -> Result<Answered, StoreError> {
         let deadline = self.deadline();
+        // It ends with the runtime on which it was started.
+        if let Some(subscription) = self.subscription.get() {
+            subscription.resume();
+        }
         let mut results = match self.scripting {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
@@ -231,7 +237,7 @@ impl RedisStore {
         }))
         .await;
         let mut at: Option<Reading> = None;
-        let mut answers = Vec::with_capacity(calls.len());
+        let mut answers: Vec<Result<Taken, StoreError>> = Vec::with_capacity(calls.len());
         let mut nudges = Pipeline::new();
         let results = calls.iter().zip(results.into_iter().flatten());
         answers.extend(results.map(|(named, result)| {
@@ -258,15 +264,12 @@ impl RedisStore {
             Some(at) => at,
             None => {
                 // An outage fails the whole call; other errors are of single keys.
-                let mut errors = answers
-                    .iter()
-                    .flat_map(|it: &Result<_, _>| it.as_ref().err());
-                if errors.all(StoreError::is_outage)
-                    && let Some(Err(error)) = answers.pop()
-                {
-                    return Err(error);
+                let mut errors = answers.iter().filter_map(|it| it.as_ref().err());
+                if let Some(outage) = errors.find(|it| it.is_outage()) {
+                    return Err(outage.clone());
                 }
-                self.read(None, name, Pipeline::new(), deadline).await?.1
+                let read = self.read::<()>(&*self.servers, name, Pipeline::new(), deadline);
+                read.await?.1
             }
         };
         Ok(Answered {
@@ -279,48 +282,44 @@ impl RedisStore {
     }
 
     /// Sends commands that read, and then reads the clock.
-    async fn read(
+    async fn read<T: FromRedisValue>(
         &self,
-        exclusive: Option<&Exclusive>,
+        servers: &dyn Topology,
         name: &str,
         mut commands: Pipeline,
         deadline: Instant,
-    ) -> Result<(Vec<servers::CommandAnswer>, Reading), StoreError> {
+    ) -> Result<(T, Reading), StoreError> {
         commands.cmd(match self.host_clock {
             Some(_) => "PING",
             None => "TIME",
         });
-        let mut answers = self.run(exclusive, name, &commands, deadline).await?;
+        let mut answers = servers.run(name, &commands, deadline).await?;
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
-        if let Some(clock) = &self.host_clock {
-            let now = clock.now();
-            origin.received = Instant::now();
-            return Ok((answers, Reading { now, origin }));
+        let now = match &self.host_clock {
+            Some(clock) => clock.now(),
+            None => {
+                let time = redis::from_redis_value(last.into_value()?);
+                let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
+                seconds * 1_000_000 + micros
+            }
+        };
+        // The host's clock was read after the answer.
+        origin.received = Instant::now();
+        let is_elsewhere = |it: &CommandAnswer| it.origin.server != origin.server;
+        if answers.iter().any(is_elsewhere) {
+            let moved = "the slot of the key moved to another server during the call";
+            return Err(StoreError::new(moved).conflict());
         }
-        let time = redis::from_redis_value(last.into_value()?);
-        let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
-        let now = seconds * 1_000_000 + micros;
-        Ok((answers, Reading { now, origin }))
+        let values = answers.into_iter().map(CommandAnswer::into_value);
+        let values = values.collect::<Result<_, _>>().map_err(naming(name))?;
+        let values = redis::from_redis_value(Value::Array(values)).map_err(|_| strange())?;
+        Ok((values, Reading { now, origin }))
     }
 
-    /// Sends a pipeline on this connection, or on the shared one.
-    async fn run(
-        &self,
-        exclusive: Option<&Exclusive>,
-        name: &str,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<servers::CommandAnswer>, StoreError> {
-        // It ends with the runtime on which it was started.
-        if let Some(subscription) = self.subscription.get() {
-            subscription.resume();
-        }
-        match exclusive {
-            // Boxed, so that calls that do not need it are small.
-            Some(connection) => Box::pin(connection.run(commands, deadline)).await,
-            None => self.servers.run(name, commands, deadline).await,
-        }
+    /// The name of the value of a key under a policy of this name.
+    fn name(&self, key: &Key, policy: Option<&str>) -> String {
+        names::of(&self.prefix, &names::tag(key.as_str()), policy)
     }
 
     fn deadline(&self) -> Instant {
@@ -340,9 +339,7 @@ impl RedisStore {
 
     /// The name of the mark that says since when a server, or a slot of a cluster, has known of every call.
     fn mark(&self, name: &str) -> String {
-        let prefix = &self.prefix;
-        let slot = self.servers.slot_suffix(name);
-        format!("{prefix}:created{slot}")
+        format!("{}:created{}", self.prefix, self.servers.slot_suffix(name))
     }
 }
 

@@ -10,12 +10,8 @@ use crate::policy::name_problem;
 /// Longer keys are hashed.
 const LONGEST: usize = 64;
 
-/// The name of the value of a key under a policy of this name.
-pub(super) fn of(prefix: &str, key: &Key, policy: Option<&str>) -> String {
-    of_tag(prefix, &tag(key.as_str()), policy)
-}
-
-pub(super) fn of_tag(prefix: &str, tag: &str, policy: Option<&str>) -> String {
+/// The name of the value of a key with this [tag](tag) under a policy of this name.
+pub(super) fn of(prefix: &str, tag: &str, policy: Option<&str>) -> String {
     match policy {
         None => [prefix, ":{", tag, "}"].concat(),
         Some(policy) => [prefix, ":{", tag, "}:", policy].concat(),
@@ -95,7 +91,7 @@ mod tests {
             prefix in "[!-z|~]{1,20}",
             policy in option::of("[!-z|~]{1,20}"),
         ) {
-            let name = of(&prefix, &Key::new(&key), policy.as_deref());
+            let name = of(&prefix, &tag(&key), policy.as_deref());
             prop_assert!(name.is_ascii() && !name.contains([' ', '\r', '\n']));
             let (found, named) = parse(&prefix, &name).expect("a name");
             prop_assert_eq!(found, &*tag(&key));

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use redis::{Cmd, Pipeline, ServerError, Value};
+use redis::{Cmd, Pipeline, ServerError};
 use tokio::time::Instant;
 
 use super::script::Script;
-use super::servers::AnswerOrigin;
 use super::wire::{self, Answer};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange, unrecognized};
 use crate::algorithm::Writer;
@@ -19,24 +18,13 @@ const MOST_KEYS: usize = 64;
 const CALL_BYTES: usize = 64;
 
 /// Calls that share a script call, by their places.
+#[derive(Clone)]
 struct Group {
-    head: Writer,
+    head: Vec<u8>,
     script: &'static Script,
-    /// The script is sent as text.
-    is_new: bool,
+    /// The script is sent as text, in case the server does not know it.
+    is_text: bool,
     places: Range<usize>,
-}
-
-impl Group {
-    /// One of the calls, whose script is known to the server.
-    fn single(&self, place: usize) -> Self {
-        Self {
-            head: Writer(self.head.0.clone()),
-            script: self.script,
-            is_new: false,
-            places: place..place + 1,
-        }
-    }
 }
 
 impl RedisStore {
@@ -61,40 +49,68 @@ impl RedisStore {
             for group in &groups {
                 pipe.add_command(self.command(group, &calls[group.places.clone()], server));
             }
-            let latest = self.run(None, &first.name, &pipe, deadline).await?;
+            let latest = self.servers.run(&first.name, &pipe, deadline).await?;
             let mut repeated = Vec::new();
-            for (group, mut answer) in groups.into_iter().zip(latest) {
+            for (mut group, mut answer) in groups.into_iter().zip(latest) {
                 let places = group.places.clone();
                 let is_unknown = |error: &ServerError| error.code() == "NOSCRIPT";
-                if !group.is_new && answer.server_error().is_some_and(is_unknown) {
+                if !group.is_text && answer.server_error().is_some_and(is_unknown) {
                     // The text also loads the script, and cannot miss it.
-                    let is_new = true;
-                    repeated.push(Group { is_new, ..group });
-                } else if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
+                    group.is_text = true;
+                    repeated.push(group);
+                    continue;
+                }
+                // One of the calls, whose script is known to the server.
+                let single = |place| Group {
+                    is_text: false,
+                    places: place..place + 1,
+                    ..group.clone()
+                };
+                if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
                     // A value is damaged, or the keys are in several slots. The next calls take back grants that were
                     // made already.
-                    repeated.extend(places.map(|place| group.single(place)));
-                } else {
-                    if self.host_clock.is_some() {
-                        // The clock was read before the call was sent.
-                        answer.origin.sent = begun;
+                    repeated.extend(places.map(single));
+                    continue;
+                }
+                if self.host_clock.is_some() {
+                    // The clock was read before the call was sent.
+                    answer.origin.sent = begun;
+                }
+                let (origin, call) = (answer.origin, &calls[places.start]);
+                let counters = call.call.policy.counters();
+                let read = match answer.into_value() {
+                    // The next call counts on the new server, and finds out what was lost.
+                    Ok(_) if call.is_strict() && origin.server != server => {
+                        let error = "the call was answered by a new redis server";
+                        Err(StoreError::new(error).outcome_unknown())
                     }
-                    let (origin, value) = (answer.origin, answer.into_value());
-                    let latest = answers(&calls[places.clone()], origin, &value, server);
-                    for (place, answer) in places.zip(latest) {
-                        results[place] = match answer {
-                            Ok((Answer::Done(taken), reading)) => Some(Ok((taken, reading))),
-                            Ok((Answer::Shape, _)) => None,
-                            Ok((Answer::Unrecognized, _)) => {
-                                Some(Err(unrecognized(&calls[place].name)))
-                            }
-                            Ok((Answer::Later, _)) => {
-                                repeated.push(group.single(place));
-                                None
-                            }
-                            Err(error) => Some(Err(error)),
-                        };
+                    Ok(value) => wire::answers(&value, places.len(), counters).ok_or_else(strange),
+                    Err(error) => Err(error),
+                };
+                let (now, answers) = match read {
+                    Ok(read) => read,
+                    Err(error) => {
+                        // All keys are out, or it is the error of the only one.
+                        results[places].fill(Some(Err(naming(&call.name)(error))));
+                        continue;
                     }
+                };
+                for (place, answer) in places.zip(answers) {
+                    results[place] = match answer {
+                        Answer::Done(mut taken) => {
+                            if wire::releases(&call.call) {
+                                // The script has sent the nudges.
+                                taken.next.clear();
+                            }
+                            Some(Ok((taken, Reading { now, origin })))
+                        }
+                        Answer::Shape => None,
+                        Answer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
+                        Answer::Later => {
+                            repeated.push(single(place));
+                            None
+                        }
+                    };
                 }
             }
             groups = repeated;
@@ -119,7 +135,7 @@ impl RedisStore {
             wire::head(&mut head, call, now);
             if let Some(last) = groups.last_mut()
                 && last.places.len() < most
-                && last.head.0 == head.0
+                && last.head == head.0
                 && !wire::is_single(call)
             {
                 (last.places.end, spare) = (place + 1, head);
@@ -127,10 +143,10 @@ impl RedisStore {
             }
             let script = Script::of(call.policy.counters());
             groups.push(Group {
-                head,
+                head: head.0,
                 script,
                 // The text with the first call saves the round trip of a refusal.
-                is_new: self.loaded.lock().insert((shard, &script.sha)),
+                is_text: self.loaded.lock().insert((shard, &script.sha)),
                 places: place..place + 1,
             });
         }
@@ -142,7 +158,7 @@ impl RedisStore {
         let names: usize = calls.iter().map(|named| named.name.len()).sum();
         let bytes = 2 * CALL_BYTES + names + calls.len() * CALL_BYTES;
         let mut eval = Cmd::with_capacity(2 * calls.len() + 7, bytes);
-        match group.is_new {
+        match group.is_text {
             true => eval.arg("EVAL").arg(&group.script.text),
             false => eval.arg("EVALSHA").arg(&group.script.sha),
         };
@@ -151,7 +167,7 @@ impl RedisStore {
         for named in calls {
             eval.arg(&named.name);
         }
-        eval.arg(mark).arg(&group.head.0);
+        eval.arg(mark).arg(&group.head);
         let mut rest = Writer(Vec::with_capacity(CALL_BYTES));
         for named in calls {
             wire::rest(&mut rest, &named.call, server);
@@ -162,39 +178,4 @@ impl RedisStore {
         }
         eval
     }
-}
-
-/// Reads the answers of a script that counts on this server.
-fn answers<'a>(
-    calls: &'a [NamedCall],
-    origin: AnswerOrigin,
-    value: &'a Result<Value, StoreError>,
-    server: u64,
-) -> impl Iterator<Item = Result<(Answer, Reading), StoreError>> + 'a {
-    let mut read = value.as_ref().ok().and_then(wire::answers);
-    calls.iter().map(move |named| {
-        if let Err(error) = value {
-            return Err(naming(&named.name)(error.clone()));
-        }
-        let (now, bytes) = read.as_mut().ok_or_else(strange)?;
-        let Ok(mut answer) = wire::answer(bytes, named.call.policy.counters()) else {
-            // It is unknown where the answers behind it begin.
-            read = None;
-            return Err(strange());
-        };
-        if let Answer::Done(taken) = &mut answer
-            && wire::releases(&named.call)
-        {
-            // The script has sent the nudges.
-            taken.next.clear();
-        }
-        let now = *now;
-        if named.is_strict() && origin.server != server {
-            // The next call counts on the new server, and finds out what was lost.
-            return Err(
-                StoreError::new("the call was answered by a new redis server").outcome_unknown(),
-            );
-        }
-        Ok((answer, Reading { now, origin }))
-    })
 }

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
-use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::servers::{CommandAnswer, Exclusive};
 use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
-use crate::algorithm::{Counter, State};
+use crate::algorithm::State;
 use crate::backoff;
+use crate::policy::Policy;
 use crate::quota::HORIZON;
 use crate::store::StoreError;
 
@@ -31,9 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const SWAP: &str = "
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
 return redis.call(unpack(ARGV, 2))";
-
-/// A value and the content of the mark, if the call is strict.
-type Contents = (Option<Vec<u8>>, Option<u64>);
 
 impl RedisStore {
     /// Applies a call to its value.
@@ -61,13 +57,13 @@ impl RedisStore {
             }
             match self.attempt(named, script.take(), deadline).await {
                 Ok(Break(result)) => return result,
-                Ok(Continue(found)) if self.scripting => {
+                Ok(Continue(stored_like)) if self.scripting => {
                     // The value may be one that a script can change, or differ in the shape of a log only.
-                    let (name, mut call) = (named.name.clone(), named.call.clone());
-                    if let Some(policy) = found.and_then(|found| call.policy.stored_like(&found)) {
-                        call.policy = Arc::new(policy);
+                    let mut again = named.clone();
+                    if let Some(policy) = stored_like {
+                        again.call.policy = Arc::new(policy);
                     }
-                    script = Some(NamedCall { name, call });
+                    script = Some(again);
                 }
                 Ok(Continue(_)) => {}
                 // The server has answered before: there is no time left.
@@ -84,14 +80,13 @@ impl RedisStore {
     }
 
     /// Tries once, by a script first if there is one. Breaks with the result, or continues if it has to be tried again, with
-    /// the counters of the value if it was read.
+    /// the policy as it is stored, if only the shape differs.
     async fn attempt(
         &self,
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<ControlFlow<Result<Done, StoreError>, Option<SmallVec<[Counter; 1]>>>, StoreError>
-    {
+    ) -> Result<ControlFlow<Result<Done, StoreError>, Option<Policy>>, StoreError> {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
             if let Some(result) = results.into_iter().flatten().next() {
@@ -103,18 +98,36 @@ impl RedisStore {
             true => None,
             false => Some(self.servers.exclusive(name, deadline).await?),
         };
-        // The connection may have broken while it was unused.
         let is_reused = exclusive.as_ref().is_some_and(|it| it.is_reused);
-        let may_be_stale =
-            |error: &StoreError| is_reused && error.is_outage() && Instant::now() < deadline;
-        let snapshot = match self.snapshot(exclusive.as_ref(), named, deadline).await {
-            Err(error) if may_be_stale(&error) => None,
-            snapshot => snapshot?,
-        };
-        let Some(((value, since), at)) = snapshot else {
-            return Ok(Continue(None));
+        let (mut servers, mut pipe) = (&*self.servers, Pipeline::new());
+        if let Some(connection) = &exclusive {
+            servers = connection;
+            if !is_reused {
+                // Fails without the right to `MULTI`: a transaction's commands would be executed one by one.
+                pipe.cmd("MULTI").cmd("EXEC");
+            }
+            pipe.cmd("WATCH").arg(name);
+        }
+        let skipped = pipe.len();
+        pipe.get(name);
+        if named.is_strict() {
+            pipe.get(self.mark(name));
+        }
+        let (mut values, at): (Vec<Value>, _) = match self.read(servers, name, pipe, deadline).await
+        {
+            // The connection may have broken while it was unused.
+            Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
+                return Ok(Continue(None));
+            }
+            read => read?,
         };
         let Reading { now, mut origin } = at;
+        // The value, and the mark or nothing.
+        values.drain(..skipped);
+        values.resize(2, Value::Nil);
+        let contents = redis::from_redis_value(Value::Array(values)).map_err(|_| strange())?;
+        let (value, since): (Option<Vec<u8>>, Option<u64>) = contents;
+        let since = since.filter(|&since| since <= now);
         let (server, known_since) = (origin.server, since.unwrap_or(now));
         let applied = call.apply_strict(value.as_deref(), now, server, known_since);
         let (answer, written) = applied.map_err(naming(name))?;
@@ -144,7 +157,7 @@ impl RedisStore {
         } else if exclusive.is_some() {
             pipe.cmd("UNWATCH");
         }
-        let answers = self.run(exclusive.as_ref(), name, &pipe, deadline).await?;
+        let answers = servers.run(name, &pipe, deadline).await?;
         if let Some(connection) = exclusive {
             connection.release();
         }
@@ -153,48 +166,10 @@ impl RedisStore {
             if answer.into_value()? == Value::Nil {
                 let found = value.filter(|_| self.scripting);
                 let found = found.and_then(|value| State::decode(&value).ok());
-                return Ok(Continue(found.map(|state| state.counters)));
+                let like = |state: State| call.policy.stored_like(&state.counters);
+                return Ok(Continue(found.and_then(like)));
             }
         }
         Ok(Break(Ok((answer, Reading { now, origin }))))
-    }
-
-    /// Reads a value, and watches it on an exclusive connection. Returns `None` if its slot moved before the answer.
-    async fn snapshot(
-        &self,
-        exclusive: Option<&Exclusive>,
-        named: &NamedCall,
-        deadline: Instant,
-    ) -> Result<Option<(Contents, Reading)>, StoreError> {
-        let name = &named.name;
-        let mut pipe = Pipeline::new();
-        if let Some(exclusive) = exclusive {
-            if !exclusive.is_reused {
-                // Fails without the right to `MULTI`: a transaction's commands would be executed one by one.
-                pipe.cmd("MULTI").cmd("EXEC");
-            }
-            pipe.cmd("WATCH").arg(name);
-        }
-        let skipped = pipe.len();
-        pipe.get(name);
-        if named.is_strict() {
-            pipe.get(self.mark(name));
-        }
-        let (answers, at) = self.read(exclusive, name, pipe, deadline).await?;
-        let is_elsewhere = |it: &CommandAnswer| it.origin.connection != at.origin.connection;
-        if answers.iter().any(is_elsewhere) {
-            return Ok(None);
-        }
-        let mut values = Vec::with_capacity(answers.len());
-        for answer in answers {
-            values.push(answer.into_value().map_err(naming(name))?);
-        }
-        let mut values = values.into_iter().skip(skipped);
-        let value = values.next().ok_or_else(strange)?;
-        let since = values.next().unwrap_or(Value::Nil);
-        let since: Option<u64> = redis::from_redis_value(since).map_err(|_| strange())?;
-        let value = redis::from_redis_value(value).map_err(|_| strange())?;
-        let since = since.filter(|&since| since <= at.now);
-        Ok(Some(((value, since), at)))
     }
 }

@@ -150,18 +150,23 @@ fn has_reserves(take: &Take) -> bool {
     take.reserves != Reserves::default()
 }
 
-/// Reads the time of a script's answer, and the bytes of the answer of each key. Returns `None` for other values.
-pub(super) fn answers(value: &Value) -> Option<(u64, Reader<'_>)> {
+/// Reads the time of a script's answer, and the answers of so many keys with these quotas. Returns `None` for other values.
+pub(super) fn answers(
+    value: &Value,
+    count: usize,
+    counters: &[Counter],
+) -> Option<(u64, Vec<Answer>)> {
     let Value::BulkString(bytes) = value else {
         return None;
     };
     let mut bytes = Reader(bytes);
     let [now] = bytes.numbers([7]).ok()?;
-    Some((now, bytes))
+    let answers = (0..count).map(|_| answer(&mut bytes, counters));
+    let answers = answers.collect::<Result<_, _>>().ok()?;
+    bytes.0.is_empty().then_some((now, answers))
 }
 
-/// Reads the answer of the next key, which has these quotas.
-pub(super) fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Answer, StoreError> {
+fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Answer, StoreError> {
     let [status] = bytes.numbers([1])?;
     Ok(match status {
         1 => Answer::Done(Taken {

@@ -68,8 +68,7 @@ impl Connection {
     }
 
     pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {
-        let by = (self.server, self.number);
-        send(&mut self.redis.clone(), by, commands, deadline).await
+        send(&mut self.redis.clone(), self.server, commands, deadline).await
     }
 }
 
@@ -77,7 +76,7 @@ impl Connection {
 /// of its `EXEC`.
 pub(crate) async fn send(
     redis: &mut impl ConnectionLike,
-    (server, connection): (u64, u64),
+    server: u64,
     commands: &Pipeline,
     deadline: Instant,
 ) -> Answers {
@@ -98,7 +97,6 @@ pub(crate) async fn send(
     let values = answer.map_err(|_| too_late().outcome_unknown())?;
     let origin = AnswerOrigin {
         server,
-        connection,
         sent,
         received,
     };
@@ -109,7 +107,7 @@ pub(crate) async fn send(
 }
 
 /// A number that was not returned before.
-pub(crate) fn next_number() -> u64 {
+pub(super) fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

@@ -7,11 +7,13 @@ use crate::store::StoreError;
 /// A part of the answer if the number of the database is too large.
 const NO_DATABASE: &str = "DB index is out of range";
 
+const REFUSED: &str = "redis refused the call";
+
 /// A call that failed as a whole. The command may have been executed unless the server refused it.
 pub(super) fn of_call(error: RedisError) -> StoreError {
     if let Some(text) = answer_of(&error) {
         // A `ConnectionManager` also returns its failed `AUTH` here.
-        return by_code(code_in(&text)).caused_by(answered_with(&text));
+        return by_code(REFUSED, code_in(&text)).caused_by(answered_with(&text));
     }
     if error.is_connection_refusal() {
         return unreachable().caused_by(error);
@@ -26,7 +28,9 @@ pub(crate) fn refused(error: &ServerError) -> StoreError {
     // A script has read a value that was cut off.
     let is_cut = text.contains("data string too short");
     let code = if is_cut { "WRONGTYPE" } else { code_in(&text) };
-    by_code(code).caused_by(without_arguments(&text))
+    // For `AUTH`, the arguments of an unknown command are the password.
+    let shown = text.split(", with args beginning with").next();
+    by_code(REFUSED, code).caused_by(shown.unwrap_or_default())
 }
 
 /// True if the server has become a replica. A new connection may reach the new primary.
@@ -37,22 +41,17 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
 /// An attempt to connect that failed.
 pub(super) fn of_attempt(error: RedisError) -> StoreError {
     use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
-    let is_lasting = matches!(error.kind(), InvalidClientConfig | RESP3NotSupported);
-    let (explained, is_outage) = match answer_of(&error) {
-        Some(text) => {
-            let refused = StoreError::new("redis refused the connection");
-            let is_outage = is_outage(code_in(&text));
-            (refused.caused_by(answered_with(&text)), is_outage)
-        }
-        None if error.is_io_error() => (unreachable().caused_by(error), true),
-        None => (
-            unreachable().caused_by(error.category().to_owned()),
-            !is_lasting,
-        ),
-    };
-    match is_outage {
-        true => explained,
-        false => explained.no_outage(),
+    if let Some(text) = answer_of(&error) {
+        let refused = by_code("redis refused the connection", code_in(&text));
+        return refused.caused_by(answered_with(&text));
+    }
+    if error.is_io_error() {
+        return unreachable().caused_by(error);
+    }
+    let failed = unreachable().caused_by(error.category().to_owned());
+    match error.kind() {
+        InvalidClientConfig | RESP3NotSupported => failed.no_outage(),
+        _ => failed,
     }
 }
 
@@ -64,14 +63,8 @@ pub(super) fn too_late() -> StoreError {
     StoreError::new("redis did not answer in time")
 }
 
-/// Cuts off the arguments of a command that the server does not know. For `AUTH`, they are the password.
-fn without_arguments(text: &str) -> &str {
-    text.split_once(", with args beginning with")
-        .map_or(text, |(shown, _)| shown)
-}
-
-fn by_code(code: &str) -> StoreError {
-    let refused = StoreError::new("redis refused the call");
+fn by_code(message: &'static str, code: &str) -> StoreError {
+    let refused = StoreError::new(message);
     match code {
         "WRONGTYPE" => refused.unrecognized_value(),
         code if is_outage(code) => refused,

@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redis::{Client, Pipeline, ServerError, Value};
+use redis::{ConnectionInfo, Pipeline, ServerError, Value};
 use tokio::time::Instant;
 
 use self::node::Node;
@@ -23,9 +23,8 @@ use self::target::Target;
 use crate::store::StoreError;
 
 #[cfg(feature = "redis-1")]
-pub(crate) use self::connection::{next_number, send};
+pub(crate) use self::connection::send;
 pub(crate) use self::errors::refused;
-pub(crate) use self::node::Exclusive;
 pub(crate) use self::subscription::Subscription;
 
 mod attempts;
@@ -88,9 +87,6 @@ pub(crate) struct AnswerOrigin {
     ///
     /// Without `INFO`, the number of a server behind sentinels or in a cluster stays the same after a restart.
     pub(crate) server: u64,
-    /// A number of the connection, which no other connection of this process has. It is 0 if unknown, on a
-    /// `ConnectionManager`.
-    pub(crate) connection: u64,
     /// Right before the pipeline was sent.
     pub(crate) sent: Instant,
     /// Right after its last answer arrived.
@@ -115,7 +111,8 @@ pub(crate) trait Topology: Send + Sync {
     ///
     /// In a cluster, the keys of a batch may lie in several slots of that server. Each command may use keys of one
     /// slot. Commands whose slot has moved are sent again to the new server, because the old one did not execute
-    /// them. They may run in another order there. Nothing else is sent twice, so the pipeline must not be atomic.
+    /// them. They may run in another order there. Nothing else is sent twice, so the pipeline must not be atomic, except
+    /// on an [`Exclusive`](node::Exclusive) connection.
     ///
     /// # Errors
     ///
@@ -137,7 +134,9 @@ pub(crate) trait Topology: Send + Sync {
 
     /// Connects to any server before the first call, so that a wrong address or password is found out.
     async fn connect(&self) -> Result<(), StoreError> {
-        Ok(())
+        let node = self.node("", Instant::now()).await?;
+        let deadline = Instant::now() + node.target().timeout;
+        node.shared(deadline).await.map(drop)
     }
 
     /// Any server, to subscribe to; `None` for a connection that was handed in.
@@ -145,7 +144,7 @@ pub(crate) trait Topology: Send + Sync {
         None
     }
 
-    /// Every primary of a cluster.
+    /// Every primary of a cluster; empty where there is only one server.
     async fn primaries(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
         Ok(Vec::new())
     }
@@ -166,41 +165,17 @@ impl Servers {
     /// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or
     /// `unix:///run/redis.sock`.
     pub(crate) fn at(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::on(Node::new(Target::at(target::info(url)?))))
+        Ok(Self::of(target::info(url)?))
     }
 
-    /// The server of this client, for certificates and settings that no URL has.
-    pub(crate) fn of_client(client: Client) -> Self {
-        let info = client.get_connection_info();
-        Self::on(Node::new(Target::at(info.clone())))
+    /// The server at this address, with certificates and settings that no URL has.
+    pub(crate) fn of(info: ConnectionInfo) -> Self {
+        Self::on(Node::new(Target::at(info)))
     }
 
     /// False for a connection that was handed in, which cannot be shared with [`exclusive`](Self::exclusive) calls.
     pub(crate) fn makes_connections(&self) -> bool {
         self.any_node().is_some()
-    }
-
-    /// A connection for one caller, to the server that holds the Redis key `name`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no connection until the deadline, and for a connection that was handed in.
-    pub(crate) async fn exclusive(
-        &self,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<Exclusive, StoreError> {
-        let node = self.node(name, deadline).await?;
-        node.exclusive(self.clone(), deadline).await
-    }
-
-    /// Every primary as a store of its own, such that a caller can scan all keys.
-    pub(crate) async fn each(&self, deadline: Instant) -> Result<Vec<Self>, StoreError> {
-        let nodes = self.primaries(deadline).await?;
-        if nodes.is_empty() {
-            return Ok(vec![self.clone()]);
-        }
-        Ok(nodes.into_iter().map(Self::on).collect())
     }
 
     pub(crate) fn on(topology: impl Topology + 'static) -> Self {

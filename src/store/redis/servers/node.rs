@@ -16,9 +16,6 @@ use super::{Answers, CommandAnswer, Servers, Topology};
 use crate::store::StoreError;
 use crate::telemetry;
 
-/// The most connections that are kept while unused.
-const MOST_IDLE: usize = 64;
-
 /// The least time that a `PING` gets.
 const LEAST_PING: Duration = Duration::from_millis(100);
 
@@ -91,36 +88,6 @@ impl Node {
         answer
     }
 
-    pub(super) async fn exclusive(
-        self,
-        servers: Servers,
-        deadline: Instant,
-    ) -> Result<Exclusive, StoreError> {
-        // Only while the shared connection works, so that its pauses bound the number of attempts.
-        let shared = self.shared(deadline).await?;
-        let idle = {
-            let mut idle = shared.idle.lock();
-            idle.retain(Connection::is_usable);
-            idle.pop()
-        };
-        let is_reused = idle.is_some();
-        let connection = match idle {
-            Some(idle) => idle,
-            None => {
-                let begun = Instant::now();
-                let opened = Connection::open(self.target(), deadline).await;
-                opened.inspect_err(|_| self.replace(shared.number, Some(begun.elapsed())))?
-            }
-        };
-        Ok(Exclusive {
-            connection,
-            shared,
-            node: self,
-            servers,
-            is_reused,
-        })
-    }
-
     /// The shared connection. If it has to be replaced, concurrent callers share one attempt.
     pub(super) async fn shared(&self, deadline: Instant) -> Result<Connection, StoreError> {
         if let Some(shared) = self.0.shared.value().filter(Connection::is_usable) {
@@ -149,14 +116,13 @@ impl Node {
     /// Lets no call use the shared connection of this number until there is another one. After a call that waited so
     /// long in vain, it is kept if it answers a `PING`.
     fn replace(&self, number: u64, waited: Option<Duration>) {
-        let is_another = move |it: &Connection| it.number != number;
         let shared = self.0.shared.value();
         let Some(shared) = shared.filter(|it| it.number == number) else {
             return;
         };
         shared.idle.lock().clear();
         let node = self.clone();
-        drop(self.0.shared.start(is_another, async move {
+        drop(self.0.shared.start(|_| false, async move {
             if let Some(waited) = waited {
                 let deadline = Instant::now() + waited.max(LEAST_PING);
                 if shared.send(Pipeline::new().ping(), deadline).await.is_ok() {
@@ -168,28 +134,61 @@ impl Node {
     }
 }
 
-impl Exclusive {
-    /// Sends a pipeline. An atomic one has a single answer, that of `EXEC`.
-    ///
-    /// Redirections are not followed: take another connection for the same key then.
+impl Servers {
+    /// A connection for one caller, to the server that holds the Redis key `name`.
     ///
     /// # Errors
     ///
-    /// Fails like [`Servers::run`].
-    pub(crate) async fn run(&self, commands: &Pipeline, deadline: Instant) -> Answers {
-        let (node, connection) = (&self.node, &self.connection);
-        let answer = node.run_on(connection, self.shared.number, commands, deadline);
+    /// Fails if there is no connection until the deadline, and for a connection that was handed in.
+    pub(crate) async fn exclusive(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Exclusive, StoreError> {
+        let node = self.node(name, deadline).await?;
+        // Only while the shared connection works, so that its pauses bound the number of attempts.
+        let shared = node.shared(deadline).await?;
+        let idle = {
+            let mut idle = shared.idle.lock();
+            idle.retain(Connection::is_usable);
+            idle.pop()
+        };
+        let is_reused = idle.is_some();
+        let connection = match idle {
+            Some(idle) => idle,
+            None => {
+                let begun = Instant::now();
+                let opened = Connection::open(node.target(), deadline).await;
+                opened.inspect_err(|_| node.replace(shared.number, Some(begun.elapsed())))?
+            }
+        };
+        Ok(Exclusive {
+            connection,
+            shared,
+            node,
+            servers: self.clone(),
+            is_reused,
+        })
+    }
+}
+
+impl Exclusive {
+    /// Returns the connection to the pool. It must not watch any key, and every call must have had an answer.
+    pub(crate) fn release(self) {
+        self.shared.idle.lock().push(self.connection);
+    }
+}
+
+#[async_trait]
+impl Topology for Exclusive {
+    /// An atomic pipeline has a single answer, that of `EXEC`. Redirections are not followed: take another connection for
+    /// the same key then.
+    async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        let (node, shared) = (&self.node, self.shared.number);
+        let answer = node.run_on(&self.connection, shared, commands, deadline);
         let answer = answer.await;
         self.servers.note(node, &answer);
         answer
-    }
-
-    /// Returns the connection to the pool. It must not watch any key, and every call must have had an answer.
-    pub(crate) fn release(self) {
-        let mut idle = self.shared.idle.lock();
-        if idle.len() < MOST_IDLE {
-            idle.push(self.connection);
-        }
     }
 }
 
@@ -203,11 +202,6 @@ impl Topology for Node {
 
     async fn node(&self, _name: &str, _deadline: Instant) -> Result<Self, StoreError> {
         Ok(self.clone())
-    }
-
-    async fn connect(&self) -> Result<(), StoreError> {
-        let deadline = Instant::now() + self.target().timeout;
-        self.shared(deadline).await.map(drop)
     }
 
     fn any_node(&self) -> Option<Self> {

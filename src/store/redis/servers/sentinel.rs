@@ -24,10 +24,9 @@ impl Servers {
     ) -> Result<Self, StoreError> {
         let sentinels = sentinels.into_iter().map(|url| info(url.as_ref()));
         let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
-        let url = primary.contains("://").then(|| info(primary)).transpose()?;
-        let (name, node) = match &url {
-            Some(info) => named(info)?,
-            None => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
+        let (name, node) = match primary.contains("://") {
+            true => named(&info(primary)?)?,
+            false => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
         };
         let node = Some(node.set_tcp_settings(tcp_settings()));
         let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);

@@ -34,17 +34,17 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// It reconnects with backoff, and misses the messages in between. It stays silent if the user may not subscribe,
 /// and on a connection that was handed in.
 pub(crate) struct Subscription {
-    servers: Servers,
     shared: Arc<Shared>,
     /// Empty before the first start, and once the task has ended with its runtime.
     task: Mutex<JoinSet<()>>,
 }
 
 struct Shared {
+    servers: Servers,
     /// For all subscribers.
     channel: String,
-    subscribers: Mutex<Vec<Arc<Subscriber>>>,
-    /// A subscriber was added, or has gone.
+    subscribers: Mutex<Vec<Subscriber>>,
+    /// A subscriber was added.
     changed: Notify,
     is_live: AtomicBool,
 }
@@ -59,13 +59,13 @@ type Callback = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 impl Subscription {
     pub(crate) fn new(servers: Servers, channel: String) -> Self {
         let shared = Shared {
+            servers,
             channel,
             subscribers: Mutex::default(),
             changed: Notify::new(),
             is_live: AtomicBool::new(false),
         };
         Self {
-            servers,
             shared: Arc::new(shared),
             task: Mutex::default(),
         }
@@ -83,7 +83,7 @@ impl Subscription {
             process: 0,
         };
         self.shared.deliver(&self.shared.channel, &nobody);
-        let subscriber = Arc::new(Subscriber { channel, nudge });
+        let subscriber = Subscriber { channel, nudge };
         self.shared.subscribers.lock().push(subscriber);
         self.shared.changed.notify_one();
     }
@@ -96,39 +96,31 @@ impl Subscription {
         if task.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            let listening = listen(self.servers.clone(), self.shared.clone());
-            task.spawn_on(listening, &runtime);
+            task.spawn_on(listen(self.shared.clone()), &runtime);
         }
     }
 }
 
 /// Returns only if there is no server to subscribe to.
-async fn listen(servers: Servers, shared: Arc<Shared>) {
+async fn listen(shared: Arc<Shared>) {
     let mut failures = 0;
-    while let Some(node) = servers.any_node() {
+    // An earlier task may have ended with its runtime.
+    shared.is_live.store(false, Ordering::Relaxed);
+    while let Some(node) = shared.servers.any_node() {
         let channels = shared.channels();
         let subscribing = node.target().subscribe(&channels);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             failures = 0;
             telemetry::subscribed(&shared.channel, true);
-            let _connected = ClearOnDrop(&shared.is_live);
             shared.is_live.store(true, Ordering::Relaxed);
             shared.receive(connection, channels).await;
+            shared.is_live.store(false, Ordering::Relaxed);
         }
         if failures == 0 {
             telemetry::subscribed(&shared.channel, false);
         }
         failures += 1;
         sleep(backoff::before(failures, FIRST_PAUSE, LONGEST_PAUSE)).await;
-    }
-}
-
-/// The task may end with its runtime.
-struct ClearOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for ClearOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -139,16 +131,11 @@ impl Shared {
         own.chain([self.channel.clone()]).collect()
     }
 
-    /// Calls the subscribers of a channel, without the lock, since they may use the store.
+    /// Calls the subscribers of a channel, and drops those that are gone.
     fn deliver(&self, channel: &str, nudge: &Nudge) {
-        let mut gone = self.subscribers.lock().clone();
         let is_for = |it: &Subscriber| channel == self.channel || channel == it.channel;
-        gone.retain(|it| is_for(it) && !(it.nudge)(nudge));
-        if !gone.is_empty() {
-            let is_here = |it: &Arc<Subscriber>| gone.iter().all(|gone| !Arc::ptr_eq(gone, it));
-            self.subscribers.lock().retain(is_here);
-            self.changed.notify_one();
-        }
+        let mut subscribers = self.subscribers.lock();
+        subscribers.retain(|it| !is_for(it) || (it.nudge)(nudge));
     }
 
     /// Returns when the connection is lost.
@@ -163,14 +150,12 @@ impl Shared {
                     }
                 }
                 Ok(Either::Right((None, _))) => return,
-                // A subscriber was added or has gone, or it is unknown whether the server is there.
+                // A subscriber was added, or it is unknown whether the server is there.
                 Ok(Either::Left(_)) | Err(_) => {
                     let channels = self.channels();
-                    let mut new: Vec<_> = channels.difference(&subscribed).collect();
-                    new.push(&self.channel);
                     let gone: Vec<_> = subscribed.difference(&channels).collect();
                     let checking = async {
-                        sink.subscribe(new).await?;
+                        sink.subscribe(&channels).await?;
                         match gone.is_empty() {
                             true => Ok(()),
                             false => sink.unsubscribe(gone).await,

@@ -67,12 +67,8 @@ pub(super) fn tcp_settings() -> TcpSettings {
 /// if dependencies have enabled several.
 #[cfg(feature = "redis-tls")]
 pub(super) fn prepare_tls() {
-    use rustls::crypto::{CryptoProvider, ring};
-
-    if CryptoProvider::get_default().is_none() {
-        // Another thread may have installed one by now, which is as good.
-        let _ = ring::default_provider().install_default();
-    }
+    // Fails if there is one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 #[cfg(not(feature = "redis-tls"))]

@@ -45,7 +45,6 @@ fn answers_of_two_servers_teach_no_clock() {
         now,
         origin: AnswerOrigin {
             server,
-            connection: server,
             sent: after(sent),
             received: after(received),
         },

@@ -41,7 +41,7 @@ async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     assert!(origins[1] != first && origins[1] == origins[3]);
     assert!(answers[1].origin.sent >= answers[0].origin.received);
     assert_ne!(servers.shard(&a), servers.shard(&b));
-    assert_eq!(servers.each(soon()).await.unwrap().len(), 3);
+    assert_eq!(servers.primaries(soon()).await.unwrap().len(), 3);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Exclusive connections.
 
+use super::super::Topology as _;
 use super::*;
 
-async fn take(servers: &Servers) -> super::super::Exclusive {
+async fn take(servers: &Servers) -> super::super::node::Exclusive {
     servers.exclusive("key", soon()).await.unwrap()
 }
 
@@ -27,11 +28,11 @@ async fn a_broken_connection_is_not_reused() {
     other.release();
     server.restart();
     let ping = pipe(&[&["PING"]]);
-    assert!(one.run(&ping, soon()).await.unwrap_err().is_outage());
+    assert!(one.run("", &ping, soon()).await.unwrap_err().is_outage());
     get_until_up(&servers).await;
     let fresh = take(&servers).await;
     assert!(!fresh.is_reused);
-    fresh.run(&ping, soon()).await.unwrap();
+    fresh.run("", &ping, soon()).await.unwrap();
 }
 
 #[test]
