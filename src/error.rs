@@ -28,17 +28,14 @@ impl BuildError {
         Self::new(field, "the `rules` of the limiter set it: change it there")
     }
 
-    /// What is wrong, with the value and without the name of the field, unless that holds the value.
-    pub(crate) fn detail(&self) -> String {
-        match self.field.contains('`') {
-            true => self.to_string(),
-            false => self.problem.to_string(),
-        }
-    }
-
     /// The name of the field that is wrong, such as `max_wait`.
     pub fn field(&self) -> &str {
         &self.field
+    }
+
+    /// The problem of the field, with its value.
+    pub fn problem(&self) -> &str {
+        &self.problem
     }
 }
 

@@ -212,7 +212,7 @@ impl Limiter {
     /// assert!(!client.try_acquire("api.example.com").await?.is_granted());
     ///
     /// let error = limiter.set_quotas([Quota::per_second(0)]).unwrap_err();
-    /// assert_eq!(error.to_string(), "quota `0/s`: the limit is zero");
+    /// assert_eq!(error.to_string(), "quota: `0/s`: the limit is zero");
     /// # Ok(())
     /// # }
     /// ```

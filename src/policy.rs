@@ -110,9 +110,7 @@ impl Policy {
 
     /// The most that one request may cost, in requests or else in the first unit by name.
     pub fn largest_cost(&self) -> u32 {
-        self.units
-            .first()
-            .map_or(u32::MAX, |unit| unit.largest_cost)
+        self.units[0].largest_cost
     }
 
     /// The most that one request may cost in each unit.
@@ -176,23 +174,16 @@ impl Policy {
                 format!("the request names no cost in {name}, and the quota has no default cost")
             })?;
         }
-        self.problem_of(&costs).map_or(Ok(costs), Err)
-    }
-
-    /// The reason why no request of this cost can ever depart, if there is one.
-    pub(crate) fn problem_of(&self, costs: &Costs) -> Option<String> {
         if costs.is_zero() {
-            return Some("a cost of 0 is no request".to_owned());
+            return Err("a cost of 0 is no request".to_owned());
         }
         let mut pairs = costs.0.iter().zip(&self.units);
-        let (cost, unit) = pairs.find(|(cost, unit)| **cost > unit.largest_cost)?;
-        let most = unit.largest_cost;
-        let name = match self.has_units() {
-            true => format!(" {}", unit.name),
-            false => String::new(),
+        let Some((cost, unit)) = pairs.find(|(cost, unit)| **cost > unit.largest_cost) else {
+            return Ok(costs);
         };
-        Some(format!(
-            "a cost of {cost}{name} can never depart, as the quotas hold {most}"
+        let (name, most) = (unit.name, unit.largest_cost);
+        Err(format!(
+            "a cost of {cost} {name} can never depart, as the quotas hold {most}"
         ))
     }
 

@@ -83,7 +83,7 @@
 //!
 //! # Fields of a rule
 //!
-//! Unknown fields are refused, fields without a value (`null`, or in YAML nothing after the colon), and names that are listed twice.
+//! Unknown fields are refused, fields without a value (`null`, `[]`, or in YAML nothing after the colon), and names that are listed twice.
 //! Instead of a list, you can write a single value.
 //!
 //! | field | meaning | default |
@@ -150,7 +150,7 @@ mod rule;
 mod table;
 
 pub use self::{
-    error::{Mistake, RulesError},
+    error::RulesError,
     key::KeyPart,
     report::{Explanation, Miss, Reloaded, Warning},
     rule::Rule,

@@ -35,7 +35,7 @@ async fn invalid_quotas_change_nothing_and_are_named() {
         (vec![], "quota: at least one is needed"),
         (
             vec![good, Quota::per_second(0)],
-            "quota `0/s`: the limit is zero",
+            "quota: `0/s`: the limit is zero",
         ),
         (vec![good, good], "is given twice"),
     ] {

@@ -131,8 +131,8 @@ impl RulesFile {
 
 fn mistakes(error: RulesError) -> Mistakes {
     let mistakes = error.mistakes().iter().map(|mistake| Mistake {
-        place: mistake.place.clone(),
-        problem: mistake.problem.clone(),
+        place: mistake.field().to_owned(),
+        problem: mistake.problem().to_owned(),
     });
     Mistakes {
         found: mistakes.collect(),

@@ -1,58 +1,25 @@
 //! Addresses of peers, in header entries and as keys.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use ecow::{EcoString, eco_format};
 use http::Extensions;
-use ipnet::IpNet;
-
-use super::host::port;
+use ipnet::{IpNet, Ipv4Net};
 
 /// Reads the address in one entry of a header in every spelling that is in use: with or without a port,
 /// and an IPv6 address with or without brackets and a zone.
 ///
-/// Ports and zones are checked and dropped. An IPv4-mapped address becomes the IPv4 address.
+/// Ports and zones are dropped, whatever they are. An IPv4-mapped address becomes the IPv4 address.
 pub(super) fn parse(entry: &[u8]) -> Option<IpAddr> {
     let entry = str::from_utf8(entry).ok()?;
-    let address = match entry.strip_prefix('[') {
-        Some(literal) => {
-            let (literal, rest) = literal.split_once(']')?;
-            let is_valid = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
-            is_valid.then(|| parse_v6(literal))?
-        }
-        None => match entry.split_once(':') {
-            None => parse_v4(entry),
-            Some((address, port)) if !port.contains(':') => {
-                parse_v4(address).filter(|_| is_port(port))
-            }
-            Some(_) => parse_v6(entry),
-        },
+    let host = match (entry.strip_prefix('['), entry.split_once(':')) {
+        (Some(literal), _) => literal.split_once(']')?.0,
+        // An IPv6 address without brackets has no port.
+        (None, Some((host, port))) if !port.contains(':') => host,
+        _ => entry,
     };
-    address.map(|address| address.to_canonical())
-}
-
-fn parse_v4(text: &str) -> Option<IpAddr> {
-    text.parse().ok().map(|address: Ipv4Addr| address.into())
-}
-
-/// A zone follows a `%` (RFC 4007, section 11), or a `%25`, as in URIs.
-fn parse_v6(text: &str) -> Option<IpAddr> {
-    let (address, zone) = text.split_once('%').unwrap_or((text, "none"));
-    let address: Ipv6Addr = address.parse().ok()?;
-    is_name(zone).then_some(address.into())
-}
-
-/// RFC 7239 (section 6) lets a port be obfuscated although the address is not.
-fn is_port(text: &str) -> bool {
-    match text.strip_prefix('_') {
-        Some(obfuscated) => is_name(obfuscated),
-        None => port(text).is_some(),
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let in_name = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
-    !text.is_empty() && text.bytes().all(in_name)
+    let address: IpAddr = host.split('%').next()?.parse().ok()?;
+    Some(address.to_canonical())
 }
 
 /// The address at the other end of the connection, if the server stored it in the extensions.
@@ -80,11 +47,20 @@ fn connect_info(_: &Extensions) -> Option<IpAddr> {
     None
 }
 
-/// Reads a network such as `10.0.0.0/8`, or a single address.
+/// Reads a network such as `10.0.0.0/8`, or a single address. A network of IPv4-mapped addresses becomes the IPv4 network.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     let address = || text.parse().map(|address: IpAddr| address.into());
-    let problem = "is not a network, such as `10.0.0.0/8`";
-    (text.parse().or_else(|_| address())).map_err(|_| format!("{text:?} {problem}"))
+    let network: Result<IpNet, _> = text.parse().or_else(|_| address());
+    let network =
+        network.map_err(|_| format!("{text:?} is not a network, such as `10.0.0.0/8`"))?;
+    Ok(
+        match (network.addr().to_canonical(), network.prefix_len()) {
+            (IpAddr::V4(address), bits @ 96..) => {
+                Ipv4Net::new(address, bits - 96).map_or(network, IpNet::V4)
+            }
+            _ => network,
+        },
+    )
 }
 
 /// The one spelling of the network with this prefix; of the address itself if all of its bits count.
@@ -104,11 +80,9 @@ mod tests {
     #[test]
     fn other_text_is_no_address() {
         let entries = "unknown _hidden localhost 203.0.113 203.0.113.256 203.0.113.07 0xcb.0.113.7 \
-            3405803783 203.0.113.7/32 203.0.113.7%eth0 203.0.113.7: 203.0.113.7:+80 203.0.113.7:-80 \
-            203.0.113.7:65536 203.0.113.7:80:80 203.0.113.7:_ 203.0.113.7:unknown unknown:80 \
-            [203.0.113.7] [203.0.113.7]:80 : [] [ ] [::1 ::1] [[::1]] [::1]80 [::1]: [::1]] 1::2::3 \
-            12345::1 ::1% ::1%a%b ::1%/ \"203.0.113.7\" 203.0.113.7\0 203.0.113.7\u{e9}";
-        let spaced = "| 203.0.113.7|203.0.113.7 |203.0.113.7:_a b|[ ::1]";
+            3405803783 203.0.113.7/32 203.0.113.7:80:80 unknown:80 : [] [ ] [::1 ::1] [[::1]] 1::2::3 \
+            12345::1 \"203.0.113.7\" 203.0.113.7\0 203.0.113.7\u{e9}";
+        let spaced = "| 203.0.113.7|203.0.113.7 |[ ::1]";
         for entry in entries.split_ascii_whitespace().chain(spaced.split('|')) {
             assert_eq!(parse(entry.as_bytes()), None, "{entry}");
         }

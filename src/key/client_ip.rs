@@ -1,11 +1,11 @@
 use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderMap, HeaderName};
-use ipnet::{IpNet, Ipv4Net};
+use http::{HeaderMap, HeaderName, header::FORWARDED};
+use ipnet::IpNet;
 
-use super::forwarded::{forwarded, x_forwarded_for};
+use super::forwarded::hops;
 use super::header::header_name;
-use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, WithoutKey, address};
+use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, address};
 use crate::error::BuildError;
 
 #[cfg(test)]
@@ -87,10 +87,11 @@ mod tests;
 pub fn client_ip() -> ClientIp {
     ClientIp {
         trusted: Arc::default(),
-        source: Source::XForwardedFor,
+        header: HeaderName::from_static("x-forwarded-for"),
+        is_single: false,
         ipv4_prefix: 32,
         ipv6_prefix: 64,
-        without: WithoutKey::Refused,
+        without: None,
     }
 }
 
@@ -101,17 +102,13 @@ pub fn client_ip() -> ClientIp {
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct ClientIp {
     trusted: Arc<[IpNet]>,
-    source: Source,
+    header: HeaderName,
+    /// The header has one address, and not a chain.
+    is_single: bool,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
-    without: WithoutKey,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Source {
-    XForwardedFor,
-    Forwarded,
-    Single(HeaderName),
+    /// The result for requests without a peer, unless they are refused.
+    without: Option<Extracted>,
 }
 
 impl ClientIp {
@@ -124,19 +121,14 @@ impl ClientIp {
     ///
     /// Fails if a text is not a network.
     pub fn trusted_proxies(
-        self,
+        mut self,
         networks: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, BuildError> {
         let networks = networks.into_iter();
         let networks = networks.map(|network| address::parse_network(network.as_ref()));
-        let networks: Result<Vec<_>, _> = networks.collect();
-        let networks = networks.map_err(|problem| BuildError::new("trusted_proxies", problem))?;
-        Ok(self.trusting(networks))
-    }
-
-    pub(crate) fn trusting(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
-        self.trusted = networks.into_iter().map(unmapped).collect();
-        self
+        let trusted: Result<_, _> = networks.collect();
+        self.trusted = trusted.map_err(|problem| BuildError::new("trusted_proxies", problem))?;
+        Ok(self)
     }
 
     /// Finds the chain in `Forwarded` of [RFC 7239]. Default: in `X-Forwarded-For`.
@@ -159,7 +151,7 @@ impl ClientIp {
     ///
     /// [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
     pub fn forwarded(mut self) -> Self {
-        self.source = Source::Forwarded;
+        (self.header, self.is_single) = (FORWARDED, false);
         self
     }
 
@@ -178,7 +170,7 @@ impl ClientIp {
     where
         N: TryInto<HeaderName>,
     {
-        self.source = Source::Single(header_name(name));
+        (self.header, self.is_single) = (header_name(name), true);
         self
     }
 
@@ -230,37 +222,29 @@ impl ClientIp {
     ///
     /// The server decides whether there is an address, never the client.
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
+        self.without = Some(Extracted::Exempt);
         self
     }
 
     /// Lets all requests without an address of the peer share one key. Default: they are refused.
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = WithoutKey::Shared(key.into());
+        self.without = Some(Extracted::Key(key.into()));
         self
     }
 
+    /// Goes from proxy to proxy, away from the server, up to the first address that is not trusted.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        if !self.trusts(peer) {
+        // The client may have written one of two addresses.
+        if self.is_single && hops(&self.header, headers).nth(1).is_some() {
             return peer;
         }
-        match &self.source {
-            Source::XForwardedFor => self.walk(peer, x_forwarded_for(headers)),
-            Source::Forwarded => self.walk(peer, forwarded(headers)),
-            Source::Single(name) => single(name, headers).unwrap_or(peer),
+        let (mut client, mut hops) = (peer, hops(&self.header, headers));
+        while self.trusts(client)
+            && let Some(Some(hop)) = hops.next()
+        {
+            client = hop;
         }
-    }
-
-    /// Goes from proxy to proxy, away from the server, up to the first address that is not trusted.
-    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let mut farthest = peer;
-        for hop in hops.map_while(|hop| hop) {
-            farthest = hop;
-            if !self.trusts(hop) {
-                break;
-            }
-        }
-        farthest
+        client
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -273,10 +257,9 @@ impl ClientIp {
 impl<R: RequestHead> KeyExtractor<R> for ClientIp {
     fn extract(&self, request: &R) -> Extracted {
         let Some(peer) = request.extensions().and_then(address::peer) else {
-            return self.without.extracted(|| NoKey {
-                reason: NO_PEER.into(),
-                cause: NoKeyCause::Server,
-            });
+            let (reason, cause) = (NO_PEER.into(), NoKeyCause::Server);
+            let refused = Extracted::Refused(NoKey { reason, cause });
+            return self.without.clone().unwrap_or(refused);
         };
         let client = self.client(peer, request.headers());
         let prefix = match client {
@@ -290,23 +273,3 @@ impl<R: RequestHead> KeyExtractor<R> for ClientIp {
 const NO_PEER: &str = "the request does not say which address it comes from: serve an axum router by \
     `into_make_service_with_connect_info::<SocketAddr>()`, with the feature `axum` of tower-throttle, and with \
     another server add a `SocketAddr` to the request's extensions";
-
-/// The only value of the header. If there are two, the client may have written one.
-fn single(name: &HeaderName, headers: &HeaderMap) -> Option<IpAddr> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?;
-    match values.next() {
-        Some(_) => None,
-        None => address::parse(value.as_bytes().trim_ascii()),
-    }
-}
-
-/// Converts a network of IPv4-mapped addresses, because addresses are converted before they are compared.
-fn unmapped(network: IpNet) -> IpNet {
-    match (network.addr().to_canonical(), network.prefix_len()) {
-        (IpAddr::V4(address), bits @ 96..) => {
-            Ipv4Net::new(address, bits - 96).map_or(network, IpNet::V4)
-        }
-        _ => network,
-    }
-}

@@ -2,7 +2,7 @@
 
 use ecow::EcoString;
 
-use super::{Extracted, Key, KeyExtractor, NoKeyCause, Ruled};
+use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, Ruled};
 use crate::cost::RequestOptions;
 
 macro_rules! impl_for_tuple {
@@ -54,58 +54,51 @@ where
 /// Joins the keys of all parts by `|`, as [`KeyExtractor`] documents for tuples.
 pub(crate) fn join(parts: impl IntoIterator<Item = Extracted>) -> Extracted {
     let mut joined = EcoString::new();
-    let mut is_exempt = false;
-    let mut by_rule = None;
-    let mut parts = parts.into_iter().enumerate();
-    while let Some((index, part)) = parts.next() {
+    let (mut is_exempt, mut by_rule) = (false, None);
+    let mut refused: Option<NoKey> = None;
+    for (index, part) in parts.into_iter().enumerate() {
         let key = match part {
-            Extracted::Key(key) => key,
+            Extracted::Key(key) => Ok(key),
+            Extracted::Refused(no_key) => Err(no_key),
             Extracted::Exempt => {
                 is_exempt = true;
                 continue;
             }
-            Extracted::Refused(no_key) => {
-                // A credential may be missing, too, or the server may not be set up.
-                let mut others = parts.filter_map(|(_, part)| match part {
-                    Extracted::Refused(other) => Some(other),
-                    _ => None,
-                });
-                let other = others.find(|it| it.cause != NoKeyCause::Request);
-                return Extracted::Refused(match (no_key.cause, other) {
-                    (NoKeyCause::Request, Some(other)) => other,
-                    _ => no_key,
-                });
+            Extracted::Ruled(ruled) => {
+                let key = ruled.key.clone();
+                by_rule.get_or_insert(ruled);
+                key
             }
-            Extracted::Ruled(ruled) => match ruled.key.clone() {
-                Ok(key) => {
-                    by_rule.get_or_insert(ruled);
-                    key
-                }
-                Err(_) => return Extracted::Ruled(ruled),
-            },
         };
-        if key.as_str().is_empty() {
-            return Extracted::Refused("a part of the request's key is empty".into());
-        }
-        if index > 0 {
-            joined.push('|');
-        }
-        for c in key.as_str().chars() {
-            // Only separators are left without a backslash, so that different parts never give the same key.
-            if matches!(c, '|' | '\\') {
-                joined.push('\\');
+        let no_key = match key {
+            Ok(key) if !key.as_str().is_empty() => {
+                if index > 0 {
+                    joined.push('|');
+                }
+                for c in key.as_str().chars() {
+                    // Only separators are left without a backslash, so that different parts never give the same key.
+                    if matches!(c, '|' | '\\') {
+                        joined.push('\\');
+                    }
+                    joined.push(c);
+                }
+                continue;
             }
-            joined.push(c);
+            Ok(_) => "a part of the request's key is empty".into(),
+            Err(no_key) => no_key,
+        };
+        // A credential may be missing, too, or the server may not be set up.
+        let is_plain = |it: &NoKey| it.cause == NoKeyCause::Request;
+        if (refused.as_ref()).is_none_or(|it| is_plain(it) && !is_plain(&no_key)) {
+            refused = Some(no_key);
         }
     }
-    let key = Key(joined);
-    match by_rule {
-        _ if is_exempt => Extracted::Exempt,
-        Some(ruled) => Extracted::Ruled(Ruled {
-            key: Ok(key),
-            ..ruled
-        }),
-        None => Extracted::Key(key),
+    let key = refused.map_or(Ok(Key(joined)), Err);
+    match (key, by_rule) {
+        (Ok(_), _) if is_exempt => Extracted::Exempt,
+        (key, Some(ruled)) => Extracted::Ruled(Ruled { key, ..ruled }),
+        (Ok(key), None) => Extracted::Key(key),
+        (Err(no_key), None) => Extracted::Refused(no_key),
     }
 }
 
@@ -114,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::key::{NoKey, constant};
+    use crate::key::constant;
 
     #[test]
     fn two_to_four_parts_of_any_kind_are_joined() {

@@ -5,35 +5,26 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, header::FORWARDED};
+use http::{HeaderMap, HeaderName, header::FORWARDED};
 
 use super::address;
 
-/// The entries of `X-Forwarded-For`; `None` for entries that are not addresses.
-pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
-    let lines = headers.get_all("x-forwarded-for").iter().rev();
-    lines
-        .flat_map(|line| line.as_bytes().rsplit(|&b| b == b','))
-        .map(|entry| {
-            let entry = entry.trim_ascii();
-            let quoted = entry
-                .strip_prefix(b"\"")
-                .and_then(|e| e.strip_suffix(b"\""));
-            address::parse(quoted.unwrap_or(entry))
-        })
-}
-
-/// The `for` of each element of `Forwarded` ([RFC 7239, section 4]); `None` if it is hidden, missing or malformed.
+/// The addresses in a header such as `X-Forwarded-For`, or after the `for` of each element of `Forwarded`
+/// ([RFC 7239, section 4]); `None` for what is hidden, missing or malformed.
 ///
 /// This is laxer than the grammar in two ways: spaces may surround a semicolon, and an address with a port or
 /// in brackets needs no quotation marks.
 ///
 /// [RFC 7239, section 4]: https://www.rfc-editor.org/rfc/rfc7239#section-4
-pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
-    let lines = headers.get_all(FORWARDED).iter().rev();
+pub(super) fn hops(name: &HeaderName, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    let node = match *name == FORWARDED {
+        true => node,
+        false => |entry: &[u8]| parse_value(entry.trim_ascii()),
+    };
+    let lines = headers.get_all(name).iter().rev();
     lines
         .flat_map(|line| split(line.as_bytes(), b','))
-        .map(|element| address::parse(&node(element)?))
+        .map(move |entry| address::parse(&node(entry)?))
 }
 
 /// The parts of a text, from the right. Separators in quoted strings do not separate them.
@@ -103,32 +94,28 @@ fn in_token(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn headers(name: &'static str, lines: &[impl AsRef<[u8]>]) -> HeaderMap {
+    fn read(name: &'static str, lines: &[impl AsRef<[u8]>]) -> Vec<String> {
         let name = HeaderName::from_static(name);
         let mut headers = HeaderMap::new();
         for line in lines {
             let value = HeaderValue::from_bytes(line.as_ref()).unwrap();
             headers.append(&name, value);
         }
-        headers
+        let shown = |hop: Option<IpAddr>| hop.map_or("-".to_owned(), |it| it.to_string());
+        hops(&name, &headers).map(shown).collect()
     }
 
     fn of_forwarded<L: AsRef<[u8]>>(lines: &[L]) -> Vec<String> {
-        shown(forwarded(&headers("forwarded", lines)))
+        read("forwarded", lines)
     }
 
     fn of_x_forwarded_for<L: AsRef<[u8]>>(lines: &[L]) -> Vec<String> {
-        shown(x_forwarded_for(&headers("x-forwarded-for", lines)))
-    }
-
-    fn shown(hops: impl Iterator<Item = Option<IpAddr>>) -> Vec<String> {
-        hops.map(|hop| hop.map_or_else(|| "-".to_owned(), |address| address.to_string()))
-            .collect()
+        read("x-forwarded-for", lines)
     }
 
     /// Sections 4, 6, 7.1, 7.4 and 7.5 of RFC 7239.
@@ -174,7 +161,7 @@ mod tests {
             r#""[::1]:80",::2,"192.0.2.3"#,
         ];
         let hops = of_x_forwarded_for(&lines);
-        assert_eq!(hops, ["-", "::2", "::1", "-", "192.0.2.2", "192.0.2.1"]);
+        assert_eq!(hops, ["-", "-", "192.0.2.2", "192.0.2.1"]);
     }
 
     #[test]

@@ -1,9 +1,7 @@
 use ecow::{EcoString, eco_format};
 use http::{HeaderMap, HeaderName};
 
-use super::{
-    Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, WithoutKey, bearer_token::token,
-};
+use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer_token::token};
 
 /// Takes the value of a header as the key, so that each API key, tenant or user has a quota of its own.
 ///
@@ -50,7 +48,7 @@ where
         hashed: is_secret(&name),
         name,
         is_bearer: false,
-        without: WithoutKey::Refused,
+        without: None,
     }
 }
 
@@ -62,7 +60,8 @@ pub struct Header {
     hashed: bool,
     /// The key is the token after the scheme `Bearer`.
     pub(super) is_bearer: bool,
-    without: WithoutKey,
+    /// The result for requests without the header, unless they are refused.
+    without: Option<Extracted>,
 }
 
 impl Header {
@@ -105,7 +104,7 @@ impl Header {
     /// assert_eq!(key::header("x-tenant").or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
+        self.without = Some(Extracted::Exempt);
         self
     }
 
@@ -125,7 +124,7 @@ impl Header {
     /// assert_ne!(tenant.extract(&posing), tenant.extract(&without));
     /// ```
     pub fn or(mut self, key: impl Into<Key>) -> Self {
-        self.without = WithoutKey::Shared(key.into());
+        self.without = Some(Extracted::Key(key.into()));
         self
     }
 
@@ -162,7 +161,7 @@ impl Header {
         };
         match &self.without {
             // No escaped value and no hash contains `\=`.
-            WithoutKey::Shared(shared) if shared.as_str() == text => eco_format!("\\={text}"),
+            Some(Extracted::Key(shared)) if shared.as_str() == text => eco_format!("\\={text}"),
             _ => text,
         }
     }
@@ -170,16 +169,17 @@ impl Header {
 
 impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
-        match self.find(request.headers()) {
-            Ok(Some(value)) => Extracted::Key(Key(self.key(value))),
-            Ok(None) => self.without.extracted(|| NoKey {
+        match (self.find(request.headers()), &self.without) {
+            (Ok(Some(value)), _) => Extracted::Key(Key(self.key(value))),
+            (Ok(None), Some(without)) => without.clone(),
+            (Ok(None), None) => Extracted::Refused(NoKey {
                 reason: match self.is_bearer {
                     true => "the request has no bearer token".into(),
                     false => format!("the request has no {} header", self.name).into(),
                 },
                 cause: self.cause(),
             }),
-            Err(problem) => Extracted::Refused(problem.into()),
+            (Err(problem), _) => Extracted::Refused(problem.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use ecow::{EcoString, eco_format};
 use http::{HeaderMap, header::HOST};
 
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
+use super::{Extracted, Key, KeyExtractor, RequestHead};
 
 /// Takes the host that a request goes to as its key, so that each upstream has a quota of its own.
 ///
@@ -34,13 +34,16 @@ use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
 /// In a server, the caller chooses the host, and every new host is a new quota. Limit callers by
 /// something that they cannot choose.
 pub fn host() -> Host {
-    Host(WithoutKey::Refused)
+    Host { without: None }
 }
 
 /// Takes the host that a request goes to as its key; made by [`host`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct Host(WithoutKey);
+pub struct Host {
+    /// The result for requests without a host, unless they are refused.
+    without: Option<Extracted>,
+}
 
 impl Host {
     /// Leaves requests without a host unlimited. Default: they are refused.
@@ -53,23 +56,20 @@ impl Host {
     /// assert_eq!(key::host().or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.0 = WithoutKey::Exempt;
+        self.without = Some(Extracted::Exempt);
         self
+    }
+
+    pub(crate) fn key_of(&self, authority: Option<&Authority<'_>>) -> Extracted {
+        let key = authority.map(|authority| Extracted::Key(authority.key()));
+        key.or_else(|| self.without.clone())
+            .unwrap_or_else(|| Extracted::Refused("the request has no host".into()))
     }
 }
 
 impl<R: RequestHead> KeyExtractor<R> for Host {
     fn extract(&self, request: &R) -> Extracted {
         self.key_of(Authority::of(request).as_ref())
-    }
-}
-
-impl Host {
-    pub(crate) fn key_of(&self, authority: Option<&Authority<'_>>) -> Extracted {
-        match authority {
-            Some(authority) => Extracted::Key(authority.key()),
-            None => self.0.extracted(|| "the request has no host"),
-        }
     }
 }
 
@@ -191,7 +191,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 }
 
 /// Reads digits alone; `parse` would accept `+80`.
-pub(super) fn port(text: &str) -> Option<u16> {
+fn port(text: &str) -> Option<u16> {
     let are_digits = text.bytes().all(|b| b.is_ascii_digit());
     are_digits.then(|| text.parse().ok())?
 }

@@ -1,6 +1,6 @@
 use axum::extract::MatchedPath as Matched;
 
-use super::{Extracted, KeyExtractor, RequestHead, WithoutKey, route::UNMATCHED};
+use super::{Extracted, KeyExtractor, RequestHead, route::UNMATCHED};
 
 /// Takes the path of the axum route that a request matched as its key, such as `/users/{id}`, so that each
 /// route has a quota of its own.
@@ -49,18 +49,18 @@ use super::{Extracted, KeyExtractor, RequestHead, WithoutKey, route::UNMATCHED};
 /// [`Router::nest`]: axum::Router::nest
 /// [`Router::route_layer`]: axum::Router::route_layer
 pub fn matched_path() -> MatchedPath {
-    MatchedPath(WithoutKey::Shared(UNMATCHED.into()))
+    MatchedPath(UNMATCHED.into())
 }
 
 /// Takes the path of the axum route that a request matched as its key; made by [`matched_path`].
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
-pub struct MatchedPath(WithoutKey);
+pub struct MatchedPath(Extracted);
 
 impl MatchedPath {
     /// Leaves requests that match no route unlimited. Default: they share the key `unmatched`.
     pub fn or_exempt(mut self) -> Self {
-        self.0 = WithoutKey::Exempt;
+        self.0 = Extracted::Exempt;
         self
     }
 }
@@ -70,7 +70,7 @@ impl<R: RequestHead> KeyExtractor<R> for MatchedPath {
         let path = request.extensions().and_then(|all| all.get::<Matched>());
         match path {
             Some(path) => path.as_str().into(),
-            None => self.0.extracted(|| ""),
+            None => self.0.clone(),
         }
     }
 }

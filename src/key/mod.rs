@@ -32,7 +32,6 @@ use ecow::EcoString;
 
 use crate::cost::RequestOptions;
 use crate::policy::Policy;
-use crate::priority::{Priority, Share};
 
 mod address;
 mod bearer_token;
@@ -225,12 +224,10 @@ pub struct Ruled {
     pub policy: Arc<Policy>,
     /// The key whose quota the request spends, or the reason why it has none.
     pub key: Result<Key, NoKey>,
-    /// The cost of the request.
+    /// The cost of the request in requests, unless it names its own.
     pub cost: u32,
-    /// The priority, if the rule has one.
-    pub priority: Option<Priority>,
-    /// The share that the rule names, if the request has that part.
-    pub share: Option<Share>,
+    /// The priority, if the rule has one, and the share that it names, if the request has that part.
+    pub options: RequestOptions,
 }
 
 impl Ruled {
@@ -291,23 +288,5 @@ pub struct Constant(Key);
 impl<R> KeyExtractor<R> for Constant {
     fn extract(&self, _: &R) -> Extracted {
         Extracted::Key(self.0.clone())
-    }
-}
-
-/// The result for a request without the header, host or address that would be its key.
-#[derive(Debug, Clone, PartialEq)]
-enum WithoutKey {
-    Refused,
-    Exempt,
-    Shared(Key),
-}
-
-impl WithoutKey {
-    fn extracted<N: Into<NoKey>>(&self, reason: impl FnOnce() -> N) -> Extracted {
-        match self {
-            Self::Refused => Extracted::Refused(reason().into()),
-            Self::Exempt => Extracted::Exempt,
-            Self::Shared(key) => Extracted::Key(key.clone()),
-        }
     }
 }

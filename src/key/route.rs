@@ -3,7 +3,7 @@ use std::sync::Arc;
 use ecow::eco_format;
 
 use super::template::{Template, Templates};
-use super::{Extracted, Key, KeyExtractor, RequestHead, WithoutKey};
+use super::{Extracted, Key, KeyExtractor, RequestHead};
 use crate::error::BuildError;
 
 /// The key of all requests that match no template. It cannot be a template, because those have a slash.
@@ -67,7 +67,7 @@ where
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Route {
         templates: Arc::new(Templates::new(templates)?),
-        without: WithoutKey::Shared(UNMATCHED.into()),
+        without: UNMATCHED.into(),
         values: false,
     })
 }
@@ -79,7 +79,8 @@ where
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Route {
     templates: Arc<Templates>,
-    without: WithoutKey,
+    /// The result for requests that match no template.
+    without: Extracted,
     values: bool,
 }
 
@@ -95,7 +96,7 @@ impl Route {
     /// # Ok::<(), tower_throttle::BuildError>(())
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.without = WithoutKey::Exempt;
+        self.without = Extracted::Exempt;
         self
     }
 
@@ -123,7 +124,7 @@ impl<R: RequestHead> KeyExtractor<R> for Route {
     fn extract(&self, request: &R) -> Extracted {
         let path = request.path();
         match self.templates.find(request.method(), path) {
-            None => self.without.extracted(|| ""),
+            None => self.without.clone(),
             Some(template) if !self.values => Extracted::Key(template.key.clone()),
             Some(template) => match &template.method {
                 Some(method) => Extracted::Key(Key(eco_format!("{method} {path}"))),

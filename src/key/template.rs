@@ -7,7 +7,6 @@ use std::mem;
 
 use ecow::EcoString;
 use http::Method;
-use smallvec::SmallVec;
 
 use super::Key;
 use crate::error::BuildError;
@@ -79,20 +78,18 @@ impl Template {
         })
     }
 
-    /// True if the template matches a request with this method and these segments of its path.
-    fn matches(&self, method: &Method, path: &[&str]) -> bool {
+    /// True if the template matches a request with this method and this path, which is without its first slash.
+    fn matches(&self, method: &Method, path: &str) -> bool {
+        let most = match self.is_catch_all {
+            true => self.segments.len(),
+            false => usize::MAX,
+        };
+        let mut texts = path.splitn(most, '/');
+        let mut is_next = |segment: &Segment| texts.next().is_some_and(|it| segment.matches(it));
         let is_method = |named| falls_under(method, named);
-        let has_more = path.len() > self.segments.len();
-        if path.len() < self.segments.len() || (has_more && !self.is_catch_all) {
-            return false;
-        }
-        let last = self.segments.len() - 1;
-        let mut pairs = self.segments.iter().zip(path).enumerate();
         self.method.as_ref().is_none_or(is_method)
-            && pairs.all(|(place, (segment, text))| match has_more && place == last {
-                true => text.starts_with(&*segment.before),
-                false => segment.matches(text),
-            })
+            && self.segments.iter().all(&mut is_next)
+            && texts.next().is_none()
     }
 
     /// Greater if the template is more specific than another one that matches the same path, or as specific and has the
@@ -207,9 +204,9 @@ impl Templates {
     }
 
     pub(crate) fn find(&self, method: &Method, path: &str) -> Option<&Template> {
-        let segments: SmallVec<[&str; 16]> = path.strip_prefix('/')?.split('/').collect();
+        let path = path.strip_prefix('/')?;
         let mut templates = self.0.iter();
-        templates.find(|template| template.matches(method, &segments))
+        templates.find(|template| template.matches(method, path))
     }
 }
 

@@ -70,7 +70,7 @@ impl Limiter {
     ///
     /// let search = Rule::named("search").path("/search").quota(Quota::per_minute(30));
     /// let reloaded = limiter.reload(Rules::new([search, others()])?)?;
-    /// assert_eq!(reloaded.to_string(), "1 added (search), 1 as before");
+    /// assert_eq!(reloaded.to_string(), "1 added (rules[0] `search`), 1 as before");
     /// # Ok(())
     /// # }
     /// ```
@@ -156,14 +156,7 @@ impl Limiter {
             Extracted::Exempt => return Ok(None),
             Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
             Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
-            Extracted::Ruled(ruled) => {
-                let options = RequestOptions {
-                    cost: None,
-                    priority: ruled.priority,
-                    share: ruled.share,
-                };
-                (ruled.key, ruled.cost, options)
-            }
+            Extracted::Ruled(ruled) => (ruled.key, ruled.cost, ruled.options),
         };
         let no_key = |no_key| {
             let policy = handle.refuse_without_key(&no_key);

@@ -5,8 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::{Plan, Policy, PolicyParts};
-use crate::error::BuildError;
-use crate::quota::{Algorithm, CONCURRENT, Quota, units_of};
+use crate::quota::{Algorithm, CONCURRENT, Quota};
 
 /// The treatment of requests while the store is out.
 ///
@@ -137,36 +136,25 @@ pub enum Lost {
 
 impl Outage {
     /// The parts of the policy that holds instead of this one while the store is out, if there is one.
-    pub(crate) fn fallback(self, parts: &PolicyParts) -> Result<Option<PolicyParts>, BuildError> {
+    pub(crate) fn fallback(self, parts: &PolicyParts) -> Option<PolicyParts> {
         let mut quotas = SmallVec::new();
-        match self {
-            Self::Deny => return Ok(None),
-            Self::Allow => {
-                let units = units_of(parts.quotas.iter().map(Quota::unit_name));
-                quotas.extend(units.into_iter().map(|unit| match unit {
-                    CONCURRENT => Quota::concurrent(u32::MAX),
-                    _ => unlimited().unit(unit),
-                }));
-            }
-            Self::Local { share } if share > 0.0 && share <= 1.0 => {
-                for quota in &parts.quotas {
-                    let part = quota.scaled(share);
-                    // Two that differ may have the same share.
-                    if !quotas.contains(&part) {
-                        quotas.push(part);
-                    }
-                }
-            }
-            Self::Local { share } => {
-                let problem = format!("a share of {share} is not above 0 and up to 1");
-                return Err(BuildError::new("outage", problem));
+        for quota in &parts.quotas {
+            let quota = match self {
+                Self::Deny => return None,
+                Self::Allow if quota.unit_name() == CONCURRENT => Quota::concurrent(u32::MAX),
+                Self::Allow => unlimited().unit(quota.unit_name()),
+                Self::Local { share } => quota.scaled(share),
+            };
+            // Two that differ may have the same share.
+            if !quotas.contains(&quota) {
+                quotas.push(quota);
             }
         }
-        Ok(Some(PolicyParts {
+        Some(PolicyParts {
             quotas,
             outage: Self::Deny,
             ..parts.clone()
-        }))
+        })
     }
 }
 
@@ -196,7 +184,7 @@ mod tests {
         let mut parts = PolicyParts::of(quotas);
         parts.outage = outage;
         parts.clone().build().map_err(|error| error.to_string())?;
-        let parts = outage.fallback(&parts).unwrap().unwrap();
+        let parts = outage.fallback(&parts).unwrap();
         parts.clone().build().unwrap();
         let quotas = parts.quotas.iter().map(ToString::to_string);
         Ok(quotas.collect::<Vec<_>>().join(" + "))
@@ -233,7 +221,7 @@ mod tests {
             assert!(message.starts_with("outage: a share of"), "{message}");
         }
         assert!(of(0.5).is_ok() && of(1.0).is_ok());
-        let error = "outage: the share is too small: quota `25/m unit=a default_cost=50`: \
+        let error = "outage: the share is too small: quota: `25/m unit=a default_cost=50`: \
             the default cost is more than may depart at once";
         assert_eq!(of(0.25).unwrap_err(), error);
     }

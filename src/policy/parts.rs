@@ -9,7 +9,7 @@ use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
 use crate::algorithm::{Counter, number_units};
 use crate::cost::Cost;
 use crate::error::BuildError;
-use crate::quota::{Algorithm, CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
+use crate::quota::{CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -49,7 +49,7 @@ impl PolicyParts {
     /// The policy, and the one that holds instead while the store is out.
     pub(crate) fn plan(self) -> Result<Plan, BuildError> {
         let policy = Arc::new(self.build()?);
-        let fallback = policy.parts.outage.fallback(&policy.parts)?;
+        let fallback = policy.parts.outage.fallback(&policy.parts);
         let fallback = fallback.map(Self::build).transpose()?.map(Arc::new);
         Ok(Plan { policy, fallback })
     }
@@ -73,93 +73,81 @@ impl PolicyParts {
         first.map(|(field, _)| field)
     }
 
-    /// All errors in the parts, with the place of the quota if the error is that of one quota.
-    pub(crate) fn flaws(&self) -> Vec<(Option<usize>, BuildError)> {
+    /// All errors in the parts.
+    pub(crate) fn flaws(&self) -> Vec<BuildError> {
         let mut flaws = Vec::new();
+        let mut add = |field, problem: String| flaws.push(BuildError::new(field, problem));
         for (place, quota) in self.quotas.iter().enumerate() {
-            let twice = || BuildError::new("quota", format!("`{quota}` is given twice"));
-            let error = match self.quotas[..place].contains(quota) {
-                true => Some(twice()),
-                false => quota.check().err(),
+            let problem = match self.quotas[..place].contains(quota) {
+                true => Some(format!("`{quota}` is given twice")),
+                false => (quota.problem()).map(|problem| format!("`{quota}`: {problem}")),
             };
-            flaws.extend(error.map(|error| (Some(place), error)));
+            if let Some(problem) = problem {
+                add("quota", problem);
+            }
         }
-        let mut add = |field, problem: String| flaws.push((None, BuildError::new(field, problem)));
         let quotas = self.quotas.iter();
         let units = units_of(quotas.clone().map(Quota::unit_name));
-        let count = self.quotas.len();
-        if count == 0 {
-            add("quota", "at least one is needed".into());
-        }
-        if count > MOST_QUOTAS {
-            let problem = format!("{count} were given, and at most {MOST_QUOTAS} may be joined");
-            add("quota", problem);
-        }
-        let is_concurrent = |quota: &&Quota| quota.unit_name() == CONCURRENT;
-        if quotas.clone().filter(is_concurrent).count() > 1 {
-            add("quota", "there is more than one concurrency limit".into());
+        let (most, what) = match units.len() {
+            0 | 1 => (MOST_QUOTAS, ""),
+            _ => (MOST_IN_UNITS, " that count several units"),
+        };
+        match quotas.len() {
+            0 => add("quota", "at least one is needed".into()),
+            count if count > most => {
+                let problem = format!("{count} were given{what}, and at most {most} may be joined");
+                add("quota", problem);
+            }
+            _ => {}
         }
         if units.len() > MOST_UNITS {
-            let count = units.len();
-            let problem =
-                format!("they count {count} units, and at most {MOST_UNITS} may be joined");
-            add("quota", problem);
+            add("quota", format!("they count more than {MOST_UNITS} units"));
         }
-        if units.len() > 1 && count > MOST_IN_UNITS {
-            let problem = format!("at most {MOST_IN_UNITS} may be joined that count several units");
-            add("quota", problem);
-        }
-        for unit in units {
-            let alike = quotas.clone().filter(|quota| quota.unit_name() == unit);
-            let mut costs = alike.filter_map(|quota| quota.default_cost);
-            if let Some(first) = costs.next()
-                && costs.any(|cost| cost != first)
-            {
-                add(
-                    "quota",
-                    format!("the quotas of {unit} have different default costs"),
-                );
-            }
+        if quotas.filter(is_concurrent).count() > 1 {
+            add("quota", "there is more than one concurrency limit".into());
         }
         if let Some(problem) = self.name.as_deref().and_then(name_problem) {
             add("name", problem);
         }
-        for (field, span) in [("buffer", Some(self.buffer)), ("guard", self.guard)] {
-            if let Some(span) = span.filter(|span| *span > LONGEST_SPAN) {
+        let guard = self.guard.unwrap_or_default();
+        for (field, span) in [("buffer", self.buffer), ("guard", guard)] {
+            if span > LONGEST_SPAN {
                 add(field, format!("{span:?} is longer than {LONGEST_SPAN:?}"));
             }
         }
         if self.guard == Some(Duration::ZERO) {
             add("guard", "is zero, so no permit would be valid".into());
         }
-        let is_part = |part: &f64| (0.0..=1.0).contains(part);
         let sum: f64 = self.reserves.iter().sum();
-        if let Some(part) = self.reserves.iter().find(|part| !is_part(part)) {
+        let mut reserves = self.reserves.iter();
+        if let Some(part) = reserves.find(|part| !(0.0..=1.0).contains(*part)) {
             add("reserve", format!("{part} is not from 0 to 1"));
         } else if sum > 1.0 + 1e-9 {
-            add(
-                "reserve",
-                format!("{sum} is reserved in all, which is more than 1"),
-            );
+            let problem = format!("{sum} is reserved in all, which is more than 1");
+            add("reserve", problem);
         }
         if self.max_waiting == Some(0) {
             let problem = "is zero: use `try_acquire`, or a `max_wait` of zero, not to wait at all";
             add("max_waiting", problem.into());
         }
-        let fallback = match self.outage.fallback(self) {
-            // Errors in the quotas are errors in their shares, too.
-            Ok(Some(parts)) if flaws.is_empty() => parts
-                .build()
-                .err()
-                .map(|error| BuildError::new("outage", format!("the share is too small: {error}"))),
-            fallback => fallback.err(),
-        };
-        flaws.extend(fallback.map(|error| (None, error)));
+        if let Outage::Local { share } = self.outage
+            && !(share > 0.0 && share <= 1.0)
+        {
+            let problem = format!("a share of {share} is not above 0 and up to 1");
+            add("outage", problem);
+        }
+        // Errors in the quotas are errors in their shares, too.
+        if flaws.is_empty()
+            && let Some(Err(error)) = self.outage.fallback(self).map(Self::build)
+        {
+            let problem = format!("the share is too small: {error}");
+            flaws.push(BuildError::new("outage", problem));
+        }
         flaws
     }
 
     pub(crate) fn build(self) -> Result<Policy, BuildError> {
-        if let Some((_, error)) = self.flaws().into_iter().next() {
+        if let Some(error) = self.flaws().into_iter().next() {
             return Err(error);
         }
         // The quotas of several processes count the same departures, whatever their order.
@@ -170,7 +158,7 @@ impl PolicyParts {
         let unit_names = interned_units(&names);
         let units = names.into_iter().map(|name| {
             let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
-            let own = quotas.clone().find_map(|quota| quota.default_cost);
+            let own = quotas.clone().filter_map(|it| it.default_cost).max();
             let is_request = [REQUESTS, CONCURRENT].contains(&name);
             PolicyUnit {
                 name,
@@ -183,10 +171,7 @@ impl PolicyParts {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
             },
-            lease: self.quotas.iter().find_map(|it| match it.counted_by() {
-                Algorithm::Concurrent { lease } => Some(lease),
-                _ => None,
-            }),
+            lease: (self.quotas.iter().find(is_concurrent)).map(Quota::window),
             guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
             units: units.collect(),
             unit_names,
@@ -199,6 +184,10 @@ impl PolicyParts {
         policy.default_costs = policy.resolve(&Cost::default(), None).ok();
         Ok(policy)
     }
+}
+
+fn is_concurrent(quota: &&Quota) -> bool {
+    quota.unit_name() == CONCURRENT
 }
 
 /// The quotas in their order, such as `10/s+5000/h-gcra-burst=20`.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{CONCURRENT, HORIZON, Quota, unit};
-use crate::error::BuildError;
 
 /// How departures are counted against a [`Quota`] of N per W.
 ///
@@ -92,94 +91,55 @@ impl Quota {
     pub const fn largest_cost(&self) -> u32 {
         match self.algorithm {
             Algorithm::Gcra { burst } => burst,
-            Algorithm::SlidingLog
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::Spacing
-            | Algorithm::LeakyBucket { .. }
-            | Algorithm::FixedWindow { .. }
-            | Algorithm::Concurrent { .. } => self.limit,
+            _ => self.limit,
         }
-    }
-
-    /// Fails, with the quota and the problem, if it cannot hold.
-    pub(crate) fn check(&self) -> Result<(), BuildError> {
-        self.problem().map_or(Ok(()), |problem| {
-            Err(BuildError::new(format!("quota `{self}`"), problem))
-        })
     }
 
     /// Returns why the quota cannot hold.
-    pub(super) fn problem(&self) -> Option<&'static str> {
-        if self.limit == 0 {
-            return Some("the limit is zero");
-        }
-        if let Some(problem) = self.lease_problem() {
-            return Some(problem);
-        }
-        if self.window().is_zero() {
-            return Some("the window is zero");
-        }
-        if self.window() > HORIZON {
-            return Some("the window is longer than ten years");
-        }
-        if !self.window().subsec_nanos().is_multiple_of(1_000) {
-            return Some("the window is not in whole microseconds");
-        }
-        if !unit::is_valid(self.unit) {
-            return Some(unit::PROBLEM);
-        }
-        if self.default_cost > Some(self.largest_cost()) {
-            return Some("the default cost is more than may depart at once");
-        }
-        let is_too_long = |intervals: u32| self.interval().saturating_mul(intervals) > HORIZON;
-        let is_too_dense = u128::from(self.limit) > self.window.as_micros();
-        match self.algorithm {
-            Algorithm::SlidingBuckets { buckets: 0 } => Some("the number of buckets is zero"),
-            Algorithm::SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
-                Some("there are more than 1_000 buckets")
-            }
-            Algorithm::SlidingBuckets { buckets }
-                if u128::from(buckets) > self.window.as_micros() =>
-            {
-                Some("the buckets would be shorter than a microsecond")
-            }
-            Algorithm::Spacing | Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. }
-                if is_too_dense =>
-            {
-                Some("the requests would be less than a microsecond apart")
-            }
-            Algorithm::LeakyBucket { capacity: 0 } => Some("the capacity is zero"),
-            Algorithm::LeakyBucket { capacity } if is_too_long(capacity) => {
-                Some("the capacity is worth longer than ten years")
-            }
-            Algorithm::Gcra { burst: 0 } => Some("the burst is zero"),
-            Algorithm::Gcra { burst } if is_too_long(burst) => {
-                Some("the burst is worth longer than ten years")
-            }
-            _ => None,
-        }
-    }
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        use Algorithm::{Concurrent, Gcra, LeakyBucket, SlidingBuckets, Spacing};
 
-    fn lease_problem(&self) -> Option<&'static str> {
-        match self.algorithm {
-            Algorithm::Concurrent { .. } if !self.window.is_zero() => {
-                Some("a rate has no lease: make a concurrency limit by `Quota::concurrent`")
+        let window = self.window();
+        let micros = window.as_micros();
+        let is_whole = window.subsec_nanos().is_multiple_of(1_000);
+        let counts_places = self.unit == CONCURRENT;
+        let is_too_dense = u128::from(self.limit) > micros;
+        let is_too_long = |intervals| self.interval().saturating_mul(intervals) > HORIZON;
+        Some(match self.algorithm {
+            _ if self.limit == 0 => "the limit is zero",
+            Concurrent { .. } if !self.window.is_zero() => {
+                "a rate has no lease: make a concurrency limit by `Quota::concurrent`"
             }
-            Algorithm::Concurrent { .. } if self.unit != CONCURRENT => {
-                Some("a concurrency limit counts concurrent-requests")
+            Concurrent { .. } if !counts_places => "a concurrency limit counts concurrent-requests",
+            Concurrent { lease } if lease < SHORTEST_LEASE => "the lease is shorter than a second",
+            Concurrent { lease } if lease > HORIZON => "the lease is longer than ten years",
+            _ if window.is_zero() => "the window is zero",
+            _ if window > HORIZON => "the window is longer than ten years",
+            _ if !is_whole => "the window is not in whole microseconds",
+            _ if !unit::is_valid(self.unit) => unit::PROBLEM,
+            _ if self.default_cost > Some(self.largest_cost()) => {
+                "the default cost is more than may depart at once"
             }
-            Algorithm::Concurrent { lease } if lease < SHORTEST_LEASE => {
-                Some("the lease is shorter than a second")
+            Concurrent { .. } => return None,
+            _ if counts_places => "only a concurrency limit counts concurrent-requests",
+            SlidingBuckets { buckets: 0 } => "the number of buckets is zero",
+            SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
+                "there are more than 1_000 buckets"
             }
-            Algorithm::Concurrent { lease } if lease > HORIZON => {
-                Some("the lease is longer than ten years")
+            SlidingBuckets { buckets } if u128::from(buckets) > micros => {
+                "the buckets would be shorter than a microsecond"
             }
-            Algorithm::Concurrent { .. } => None,
-            _ if self.unit == CONCURRENT => {
-                Some("only a concurrency limit counts concurrent-requests")
+            Spacing | Gcra { .. } | LeakyBucket { .. } if is_too_dense => {
+                "the requests would be less than a microsecond apart"
             }
-            _ => None,
-        }
+            LeakyBucket { capacity: 0 } => "the capacity is zero",
+            LeakyBucket { capacity } if is_too_long(capacity) => {
+                "the capacity is worth longer than ten years"
+            }
+            Gcra { burst: 0 } => "the burst is zero",
+            Gcra { burst } if is_too_long(burst) => "the burst is worth longer than ten years",
+            _ => return None,
+        })
     }
 
     /// W/N, rounded up to whole microseconds.
@@ -190,12 +150,9 @@ impl Quota {
     /// The shortest span over which departures are counted against each other.
     pub(crate) fn span(&self) -> Duration {
         match self.algorithm {
-            Algorithm::SlidingLog
-            | Algorithm::SlidingBuckets { .. }
-            | Algorithm::FixedWindow { .. }
-            | Algorithm::Concurrent { .. } => self.window(),
             Algorithm::Spacing | Algorithm::LeakyBucket { .. } => self.interval(),
             Algorithm::Gcra { burst } => self.interval() * burst.saturating_sub(1).max(1),
+            _ => self.window(),
         }
     }
 
@@ -208,30 +165,20 @@ impl Quota {
             let longest = HORIZON.as_secs_f64();
             Duration::from_micros((window.min(longest) * 1e6).ceil() as u64)
         };
-        let algorithm = match self.algorithm {
-            Algorithm::LeakyBucket { capacity } => Algorithm::LeakyBucket {
-                capacity: part(capacity).max(1),
-            },
-            Algorithm::Gcra { burst } => Algorithm::Gcra {
-                burst: part(burst).max(1),
-            },
-            other => other,
-        };
-        let (limit, window) = match algorithm {
-            Algorithm::Spacing | Algorithm::LeakyBucket { .. } | Algorithm::Gcra { .. } => {
-                (self.limit, longer(1.0 / share))
+        let mut scaled = *self;
+        match &mut scaled.algorithm {
+            Algorithm::Spacing => scaled.window = longer(1.0 / share),
+            Algorithm::LeakyBucket { capacity: most } | Algorithm::Gcra { burst: most } => {
+                *most = part(*most).max(1);
+                scaled.window = longer(1.0 / share);
             }
-            Algorithm::Concurrent { .. } => (part(self.limit).max(1), self.window),
-            _ => match part(self.limit) {
-                0 => (1, longer(1.0 / (f64::from(self.limit) * share))),
-                limit => (limit, self.window),
-            },
-        };
-        Self {
-            limit,
-            window,
-            algorithm,
-            ..*self
+            Algorithm::Concurrent { .. } => scaled.limit = part(self.limit).max(1),
+            _ if part(self.limit) == 0 => {
+                scaled.limit = 1;
+                scaled.window = longer(1.0 / (f64::from(self.limit) * share));
+            }
+            _ => scaled.limit = part(self.limit),
         }
+        scaled
     }
 }

@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 
 use super::conditions::Conditions;
-use super::error::{Mistakes, RulesError, place_in};
-use super::key::{RuleKey, RuleShare};
-use super::rule::{Given, Parsed, Rule};
+use super::error::{Mistakes, RulesError};
+use super::key::RuleKey;
+use super::rule::{Field, Given, Parsed, Rule};
 use super::table::{Entry, Limit};
+use crate::error::BuildError;
 use crate::policy::{PolicyParts, name_problem};
 
 pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
+    let mut mistakes = Mistakes::default();
     if rules.is_empty() {
         let problem = "there are none: to let all requests pass, add one with `exempt = true`";
-        return Err(RulesError::of(false, "rules".to_owned(), problem));
+        mistakes.found.push(BuildError::new("rules", problem));
     }
-    let mut mistakes = Mistakes::default();
     let mut names = HashMap::new();
-    let last = rules.len() - 1;
-    let mut entries = Vec::with_capacity(rules.len());
+    let count = rules.len();
+    let mut entries = Vec::with_capacity(count);
     for (place, rule) in rules.into_iter().enumerate() {
         mistakes.rule = place;
         if let Some(name) = &rule.name.0
@@ -27,8 +28,11 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
             mistakes.add("name", problem);
         }
         let conditions = Conditions::of(&rule, &mut mistakes);
-        let is_for_all = rule.host.0.is_none() && rule.method.0.is_none() && rule.path.0.is_none();
-        if place == last && (!is_for_all || rule.header.iter().next().is_some()) {
+        let is_for_all = rule.host.0.is_empty()
+            && rule.method.0.is_empty()
+            && rule.path.0.is_empty()
+            && rule.header.0.is_empty();
+        if place + 1 == count && !is_for_all {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
             mistakes.add("", problem);
@@ -46,8 +50,13 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
             limit,
         });
     }
-    mistakes.finish()?;
-    Ok(entries)
+    match mistakes.found.is_empty() {
+        true => Ok(entries),
+        false => Err(RulesError {
+            is_malformed: false,
+            mistakes: mistakes.found,
+        }),
+    }
 }
 
 /// The policy, the key and the cost of a rule that is not exempt.
@@ -57,15 +66,13 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
             "it has no `name`, which keeps its state in the store apart from that of other rules";
         mistakes.add("", problem);
     }
-    if rule.quota.0.is_none() {
+    if rule.quota.0.is_empty() {
         mistakes.add("", "it has neither a `quota` nor `exempt = true`");
     }
     let key = RuleKey::of(rule, mistakes);
-    let share = RuleShare::of(rule, mistakes);
-    let quotas = mistakes.list("quota", &rule.quota, |place, Parsed(quota)| {
-        Ok((place, quota.clone()?))
-    });
-    let mut span = |field: &str, Given(span): &Given<Parsed<_>>| match &span.as_ref()?.0 {
+    let quotas = mistakes.list("quota", &rule.quota.0, |Parsed(quota)| quota.clone());
+    let has_quotas = !quotas.is_empty();
+    let mut span = |field: &str, Field(span): &Given<Parsed<_>>| match &span.as_ref()?.0 {
         Ok(span) => Some(*span),
         Err(problem) => {
             mistakes.add(field, problem);
@@ -73,12 +80,12 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         }
     };
     let mut reserves = [0.0; 5];
-    for (&priority, &part) in rule.reserve.iter() {
+    for (&priority, &part) in &rule.reserve.0 {
         reserves[priority as usize] = part;
     }
     let parts = PolicyParts {
         name: rule.name.0.clone(),
-        quotas: quotas.iter().map(|(_, quota)| *quota).collect(),
+        quotas: quotas.into(),
         buffer: span("buffer", &rule.buffer).unwrap_or_default(),
         guard: span("guard", &rule.guard),
         max_wait: span("max_wait", &rule.max_wait),
@@ -89,18 +96,11 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         reserves,
         is_exempt: false,
     };
-    let flaws = parts.flaws();
-    for (quota_at, error) in &flaws {
-        let place = match quota_at {
-            Some(place) => place_in("quota", &rule.quota, quotas[*place].0),
-            // The missing or malformed quotas are reported already.
-            None if error.field() == "quota" && quotas.is_empty() => continue,
-            None => error.field().to_owned(),
-        };
-        mistakes.add(place, error.detail());
-    }
-    if !flaws.is_empty() {
-        return None;
+    for error in parts.flaws() {
+        // A lack of quotas is reported already.
+        if error.field() != "quota" || has_quotas {
+            mistakes.add(error.field(), error.problem());
+        }
     }
     let plan = parts.plan().ok()?;
     let cost = rule.cost.0.unwrap_or(1);
@@ -108,13 +108,11 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     if let Err(problem) = plan.policy.costs_of(&cost.into(), Some(1)) {
         mistakes.add("cost", problem);
     }
-    let priority = rule.priority.0;
     Some(Limit {
         plan,
         key,
         cost,
-        priority,
-        share,
+        priority: rule.priority.0,
     })
 }
 

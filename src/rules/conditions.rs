@@ -37,9 +37,9 @@ struct HeaderCondition {
 
 impl Conditions {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
-        let hosts = mistakes.list("host", &rule.host, |_, text| HostPattern::parse(text));
-        let methods = mistakes.list("method", &rule.method, |_, text| parse_method(text));
-        let paths = mistakes.list("path", &rule.path, |_, text| {
+        let hosts = mistakes.list("host", &rule.host.0, |text| HostPattern::parse(text));
+        let methods = mistakes.list("method", &rule.method.0, |text| parse_method(text));
+        let paths = mistakes.list("path", &rule.path.0, |text| {
             let template = Template::parse(text).map_err(|error| error.to_string())?;
             check_method(&template, &methods)?;
             Ok(template)
@@ -49,7 +49,7 @@ impl Conditions {
             Templates::default()
         });
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, wanted) in rule.header.iter() {
+        for (name, wanted) in &rule.header.0 {
             match HeaderCondition::new(name, wanted.clone()) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");
@@ -115,25 +115,23 @@ impl Conditions {
     pub(super) fn cover(&self, other: &Self) -> bool {
         let covers_host = |host: &HostPattern| self.hosts.iter().any(|it| it.covers(host));
         let covers_hosts = !other.hosts.is_empty() && other.hosts.iter().all(covers_host);
-        let covers_pair = |(method, path): (Option<&Method>, Option<&Template>)| {
-            let takes_method = |own| method.is_some_and(|method| falls_under(method, own));
-            let takes_path = |own: &Template| path.is_some_and(|path| own.covers_path_of(path));
-            let mut pairs = self.methods_and_paths();
-            pairs.any(|(own, path)| own.is_none_or(takes_method) && path.is_none_or(takes_path))
+        let covers_pair = |method: Option<&Method>, path: Option<&Template>| {
+            // A request of the other rule falls under both of its methods, and so under all that one of them falls under.
+            let named = [method, path.and_then(|path| path.method.as_ref())];
+            let takes = |own: &Method| named.iter().flatten().any(|it| falls_under(it, own));
+            let takes_path = |own: &Template| {
+                own.method.as_ref().is_none_or(takes)
+                    && path.is_some_and(|it| own.covers_path_of(it))
+            };
+            let (methods, paths) = (&self.methods, &self.paths.0);
+            (methods.is_empty() || methods.iter().any(takes))
+                && (paths.is_empty() || paths.iter().any(takes_path))
         };
+        let covers_method = |method| each(&other.paths.0).all(|path| covers_pair(method, path));
         let follows = |own: &HeaderCondition| other.headers.iter().any(|it| own.follows_from(it));
         (self.hosts.is_empty() || covers_hosts)
-            && other.methods_and_paths().all(covers_pair)
+            && each(&other.methods).all(covers_method)
             && self.headers.iter().all(follows)
-    }
-
-    /// Each combination of a method and a template that a request can meet, with the method common to both.
-    fn methods_and_paths(&self) -> impl Iterator<Item = (Option<&Method>, Option<&Template>)> {
-        each(&self.paths.0).flat_map(|path| {
-            let own = path.and_then(|path| path.method.as_ref());
-            let methods = each(&self.methods).filter_map(move |method| common(method, own));
-            methods.map(move |method| (method, path))
-        })
     }
 }
 
@@ -145,20 +143,12 @@ fn each<T>(values: &[T]) -> impl Iterator<Item = Option<&T>> {
 
 /// A template for a method that the rule excludes would match nothing.
 fn check_method(template: &Template, methods: &[Method]) -> Result<(), String> {
-    let allows = |method| common(template.method.as_ref(), Some(method)).is_some();
-    match methods.is_empty() || methods.iter().any(allows) {
-        true => Ok(()),
-        false => Err(format!("{:?}: `method` excludes its method", template.key)),
-    }
-}
-
-/// The method whose requests fall under both, where `None` is any method; `None` if no request does.
-fn common<'a>(one: Option<&'a Method>, other: Option<&'a Method>) -> Option<Option<&'a Method>> {
-    match (one, other) {
-        (None, any) | (any, None) => Some(any),
-        (Some(one), Some(other)) if falls_under(one, other) => Some(Some(one)),
-        (Some(one), Some(other)) if falls_under(other, one) => Some(Some(other)),
-        _ => None,
+    let allows = |own: &Method, it: &Method| falls_under(own, it) || falls_under(it, own);
+    match &template.method {
+        Some(own) if !methods.is_empty() && !methods.iter().any(|it| allows(own, it)) => {
+            Err(format!("{:?}: `method` excludes its method", template.key))
+        }
+        _ => Ok(()),
     }
 }
 

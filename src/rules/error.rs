@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use super::report::joined;
-use super::rule::List;
+use crate::error::BuildError;
 
 /// The mistakes in rules, or in a text that is not valid rules.
 ///
@@ -17,26 +17,14 @@ use super::rule::List;
 /// let search = Rule::named("search").path("/search").quota(Quota::per_minute(0));
 /// let error = Rules::new([search, Rule::exempt().path("/health/:id")]).unwrap_err();
 ///
-/// let places: Vec<_> = error.mistakes().iter().map(|mistake| &mistake.place).collect();
+/// let places: Vec<_> = error.mistakes().iter().map(|mistake| mistake.field()).collect();
 /// assert_eq!(places, ["rules[0].quota", "rules[1].path", "rules[1]"]);
-/// assert!(error.to_string().starts_with("rules[0].quota: quota `0/m`: the limit is zero\n"));
+/// assert!(error.to_string().starts_with("rules[0].quota: `0/m`: the limit is zero\n"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RulesError {
-    is_malformed: bool,
-    mistakes: Vec<Mistake>,
-}
-
-/// One mistake and its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Mistake {
-    /// The place, such as `rules[2].quota[1]`: counted from 0, and without the brackets at the end if the field has a
-    /// single value. Empty if a text violates its format.
-    pub place: String,
-    /// The problem, with the value, and the way to fix it. If a text could not be read, this is the format's message,
-    /// which may have several lines, with the line and column if the format reports them.
-    pub problem: String,
+    pub(super) is_malformed: bool,
+    pub(super) mistakes: Vec<BuildError>,
 }
 
 /// The mistakes found so far.
@@ -44,7 +32,7 @@ pub struct Mistake {
 pub(super) struct Mistakes {
     /// The place of the rule that is being checked.
     pub(super) rule: usize,
-    found: Vec<Mistake>,
+    pub(super) found: Vec<BuildError>,
 }
 
 impl Mistakes {
@@ -52,61 +40,30 @@ impl Mistakes {
     pub(super) fn add(&mut self, field: impl AsRef<str>, problem: impl Into<String>) {
         let (rule, field) = (self.rule, field.as_ref());
         let dot = if field.is_empty() { "" } else { "." };
-        self.found.push(Mistake {
-            place: format!("rules[{rule}]{dot}{field}"),
-            problem: problem.into(),
-        });
+        let place = format!("rules[{rule}]{dot}{field}");
+        self.found.push(BuildError::new(place, problem.into()));
     }
 
     /// Returns the valid values of a list and adds the mistakes of the others.
     pub(super) fn list<'a, T, U>(
         &mut self,
         field: &str,
-        list: &'a List<T>,
-        mut check: impl FnMut(usize, &'a T) -> Result<U, String>,
+        list: &'a [T],
+        mut check: impl FnMut(&'a T) -> Result<U, String>,
     ) -> Vec<U> {
-        if list.is_empty() {
-            self.add(field, "it is empty: leave it out, or add a value");
-        }
         let mut valid = Vec::new();
         for (place, value) in list.iter().enumerate() {
-            match check(place, value) {
+            match check(value) {
                 Ok(value) => valid.push(value),
-                Err(problem) => self.add(place_in(field, list, place), problem),
+                Err(problem) if list.len() == 1 => self.add(field, problem),
+                Err(problem) => self.add(format!("{field}[{place}]"), problem),
             }
         }
         valid
     }
-
-    /// Fails if there are mistakes.
-    pub(super) fn finish(self) -> Result<(), RulesError> {
-        match self.found.is_empty() {
-            true => Ok(()),
-            false => Err(RulesError {
-                is_malformed: false,
-                mistakes: self.found,
-            }),
-        }
-    }
-}
-
-/// The name of the field, with the place in the list if that has several values.
-pub(super) fn place_in<T>(field: &str, list: &List<T>, place: usize) -> String {
-    match list.iter().nth(1).is_some() {
-        true => format!("{field}[{place}]"),
-        false => field.to_owned(),
-    }
 }
 
 impl RulesError {
-    pub(super) fn of(is_malformed: bool, place: String, problem: &str) -> Self {
-        let problem = problem.to_owned();
-        Self {
-            is_malformed,
-            mistakes: vec![Mistake { place, problem }],
-        }
-    }
-
     /// True if the text could not be read: it violates its format, or has an unknown field or a value of another type.
     /// Then only this mistake is reported, and the values were not checked. Otherwise, all mistakes are reported.
     pub fn is_malformed(&self) -> bool {
@@ -114,17 +71,12 @@ impl RulesError {
     }
 
     /// All mistakes, in the order of the rules; at least one.
-    pub fn mistakes(&self) -> &[Mistake] {
+    ///
+    /// The [field](BuildError::field) of each is its place, such as `rules[2].quota[1]`: counted from 0, and without the
+    /// brackets at the end if the field has a single value. The [problem](BuildError::problem) has the value, and the way
+    /// to fix it. If a text could not be read, it is the message of the format, which may have several lines.
+    pub fn mistakes(&self) -> &[BuildError] {
         &self.mistakes
-    }
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place.as_str() {
-            "" => f.write_str(&self.problem),
-            place => write!(f, "{place}: {}", self.problem),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Given, Map, Parsed, Rule, Values};
+use super::rule::{Field, Given, List, Map, Parsed, Rule};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::{Quota, parse_duration};
@@ -81,9 +81,16 @@ impl Rules {
             Err(error) => {
                 // The format has no text for the level of a reserve, nor for the whole text.
                 let path = error.path().to_string();
-                let place = path.trim_end_matches(['.', '?']).to_owned();
+                let place = match path.trim_end_matches(['.', '?']) {
+                    "" => "rules",
+                    place => place,
+                };
                 let problem = error.into_inner().to_string();
-                Err(RulesError::of(true, place, problem.trim_end()))
+                let mistake = BuildError::new(place.to_owned(), problem.trim_end().to_owned());
+                Err(RulesError {
+                    is_malformed: true,
+                    mistakes: vec![mistake],
+                })
             }
         }
     }
@@ -141,17 +148,20 @@ impl<'de> Deserialize<'de> for Parsed<Duration> {
     }
 }
 
+fn without_value<T, E: Error>() -> Result<T, E> {
+    Err(E::custom("it has no value: leave it out, or add one"))
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Option::deserialize(deserializer)?;
-        let problem = "it has no value: leave it out, or add one";
-        value
-            .map(|value| Self(Some(value)))
-            .ok_or_else(|| D::Error::custom(problem))
+        match Option::deserialize(deserializer)? {
+            Some(value) => Ok(Self(Some(value))),
+            None => without_value(),
+        }
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(OneOrMany(PhantomData))
     }
@@ -163,33 +173,41 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Values<T> {
 struct OneOrMany<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
-    type Value = Values<T>;
+    type Value = List<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, or a list of texts")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Values<T>, E> {
-        Ok(Values(vec![T::deserialize(text.into_deserializer())?]))
+    fn visit_unit<E: Error>(self) -> Result<List<T>, E> {
+        without_value()
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Values<T>, M::Error> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<List<T>, E> {
+        Ok(Field(vec![T::deserialize(text.into_deserializer())?]))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<List<T>, M::Error> {
         let one = T::deserialize(MapAccessDeserializer::new(&mut map))?;
         // A part of a key reads a single entry, and not the end.
         if map.next_key::<IgnoredAny>()?.is_some() {
             return Err(M::Error::custom("expected a table with a single entry"));
         }
-        Ok(Values(vec![one]))
+        Ok(Field(vec![one]))
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<Values<T>, S::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Values)
+    fn visit_seq<S: SeqAccess<'de>>(self, seq: S) -> Result<List<T>, S::Error> {
+        let values: Vec<_> = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
+        match values.is_empty() {
+            true => without_value(),
+            false => Ok(Field(values)),
+        }
     }
 }
 
 impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Unique(PhantomData))
+        deserializer.deserialize_any(Unique(PhantomData))
     }
 }
 
@@ -203,6 +221,10 @@ impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> f
         f.write_str("a map")
     }
 
+    fn visit_unit<E: Error>(self) -> Result<Map<K, V>, E> {
+        without_value()
+    }
+
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Map<K, V>, M::Error> {
         let mut table = BTreeMap::new();
         while let Some(key) = map.next_key::<K>()? {
@@ -211,6 +233,6 @@ impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> f
             }
             table.insert(key, map.next_value()?);
         }
-        Ok(Map(table))
+        Ok(Field(table))
     }
 }

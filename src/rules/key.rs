@@ -1,7 +1,5 @@
 //! The key of a rule: [`KeyPart`].
 
-use ipnet::IpNet;
-
 use super::conditions::{Matched, parse_header_name};
 use super::error::Mistakes;
 use super::rule::Rule;
@@ -41,14 +39,11 @@ pub enum KeyPart {
     Constant(String),
 }
 
-/// The checked key of a rule.
+/// The checked key of a rule, and the share of its requests.
 #[derive(Debug, PartialEq)]
-pub(super) struct RuleKey(Vec<Part>);
-
-/// The share of a rule's requests.
-#[derive(Debug, PartialEq)]
-pub(super) struct RuleShare {
-    part: Part,
+pub(super) struct RuleKey {
+    parts: Vec<Part>,
+    share: Option<Part>,
     weight: u32,
 }
 
@@ -62,62 +57,50 @@ enum Part {
     Constant(Key),
 }
 
-impl RuleShare {
-    pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Option<Self> {
-        let weight = rule.weight.0.unwrap_or(1);
-        if rule.share.0.is_none() && rule.weight.0.is_some() {
-            mistakes.add("weight", "only a `share` has a weight: add one");
-        } else if !Share::is_weight(weight) {
-            mistakes.add("weight", format!("{weight} is not from 1 to 65,535"));
-        }
-        let proxies = rule.trusted_proxies.iter();
-        let proxies: Vec<_> = proxies.filter_map(|it| parse_network(it).ok()).collect();
-        match Part::of(rule.share.0.as_ref()?, rule, &proxies) {
-            Ok(part) => Some(Self { part, weight }),
-            Err(problem) => {
-                mistakes.add("share", problem);
-                None
-            }
-        }
-    }
-
-    /// The share of a request, if it has the part that names it.
-    pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Option<Share> {
-        match self.part.extract(matched) {
-            Extracted::Key(name) => Some(Share::new(name.as_str(), self.weight)),
-            _ => None,
-        }
-    }
-}
-
 impl RuleKey {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
-        let proxies = mistakes.list("trusted_proxies", &rule.trusted_proxies, |_, network| {
-            parse_network(network)
+        let proxies = mistakes.list("trusted_proxies", &rule.trusted_proxies.0, |network| {
+            parse_network(network).map(|_| network)
         });
         let mut given = Vec::new();
-        let mut parts = mistakes.list("key", &rule.key, |_, part| {
+        let mut parts = mistakes.list("key", &rule.key.0, |part| {
             if given.contains(&part) {
                 return Err("it is listed twice".into());
             }
             given.push(part);
             Part::of(part, rule, &proxies)
         });
-        if rule.key.0.is_none() {
+        if rule.key.0.is_empty() {
             parts.push(Part::Host);
         }
         given.extend(&rule.share.0);
-        if rule.trusted_proxies.0.is_some() && !given.contains(&&KeyPart::ClientIp) {
+        if !rule.trusted_proxies.0.is_empty() && !given.contains(&&KeyPart::ClientIp) {
             let problem =
                 "only the client's address depends on it: add `client_ip` to `key` or `share`";
             mistakes.add("trusted_proxies", problem);
         }
-        Self(parts)
+        let weight = rule.weight.0.unwrap_or(1);
+        if rule.share.0.is_none() && rule.weight.0.is_some() {
+            mistakes.add("weight", "only a `share` has a weight: add one");
+        } else if !Share::is_weight(weight) {
+            mistakes.add("weight", format!("{weight} is not from 1 to 65,535"));
+        }
+        let share = rule.share.0.as_ref();
+        let share = share.map(|part| Part::of(part, rule, &proxies));
+        let share = share.transpose().unwrap_or_else(|problem| {
+            mistakes.add("share", problem);
+            None
+        });
+        Self {
+            parts,
+            share,
+            weight,
+        }
     }
 
     /// The key of a request, or the reason why it has none.
     pub(super) fn extract<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Result<Key, NoKey> {
-        let extracted = match &self.0[..] {
+        let extracted = match &self.parts[..] {
             [part] => part.extract(matched),
             parts => join(parts.iter().map(|part| part.extract(matched))),
         };
@@ -127,17 +110,28 @@ impl RuleKey {
             Extracted::Exempt | Extracted::Ruled(_) => Err("the request has no key".into()),
         }
     }
+
+    /// The share of a request, if it has the part that names it.
+    pub(super) fn share<R: RequestHead>(&self, matched: &Matched<'_, R>) -> Option<Share> {
+        match self.share.as_ref()?.extract(matched) {
+            Extracted::Key(name) => Some(Share::new(name.as_str(), self.weight)),
+            _ => None,
+        }
+    }
 }
 
 impl Part {
-    fn of(part: &KeyPart, rule: &Rule, proxies: &[IpNet]) -> Result<Self, String> {
+    fn of(part: &KeyPart, rule: &Rule, proxies: &[&String]) -> Result<Self, String> {
         Ok(match part {
             KeyPart::Host => Self::Host,
-            KeyPart::Route if rule.path.0.is_none() => {
+            KeyPart::Route if rule.path.0.is_empty() => {
                 return Err("the rule has no `path` whose template could be the key".into());
             }
             KeyPart::Route => Self::Route,
-            KeyPart::ClientIp => Self::ClientIp(key::client_ip().trusting(proxies.iter().copied())),
+            KeyPart::ClientIp => {
+                let client_ip = key::client_ip().trusted_proxies(proxies);
+                Self::ClientIp(client_ip.map_err(|error| error.to_string())?)
+            }
             KeyPart::BearerToken => Self::Header(key::bearer_token()),
             KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
             KeyPart::HashedHeader(name) => {
@@ -197,7 +191,7 @@ mod tests {
         ] {
             let mut mistakes = Mistakes::default();
             let key = RuleKey::of(&rule, &mut mistakes);
-            mistakes.finish().unwrap();
+            assert!(mistakes.found.is_empty());
             let (host, route) = (Authority::of(&request), "/a/{b}".into());
             let key = key.extract(&Matched {
                 request: &request,

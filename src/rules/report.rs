@@ -162,8 +162,7 @@ impl fmt::Display for Warning {
 /// The changes that [`Limiter::reload`](crate::Limiter::reload) has made.
 ///
 /// Rules are compared by name; exempt rules without a name by their contents. `Display` writes one line, such
-/// as `1 added (search), 1 changed (others), 3 as before, in another order`. It names a rule without a name by
-/// its place:
+/// as ``1 added (rules[0] `search`), 3 as before, in another order``:
 ///
 /// ```
 /// use tower_throttle::rules::{Rule, Rules};
@@ -224,18 +223,13 @@ impl Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (change, rules, was) in [
-            ("added", &self.added, ""),
-            ("removed", &self.removed, "was "),
-            ("changed", &self.changed, ""),
+        for (change, rules) in [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("changed", &self.changed),
         ] {
-            let called = |rule: &RuleRef| match rule.name() {
-                Some(name) => name.to_owned(),
-                None => format!("{was}rules[{}]", rule.place()),
-            };
             if !rules.is_empty() {
-                let names = joined(rules.iter().map(called), ", ");
-                write!(f, "{} {change} ({names}), ", rules.len())?;
+                write!(f, "{} {change} ({}), ", rules.len(), joined(rules, ", "))?;
             }
         }
         write!(f, "{} as before", self.unchanged.len())?;

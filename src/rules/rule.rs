@@ -42,7 +42,7 @@ pub struct Rule {
     pub(super) host: List<String>,
     pub(super) method: List<String>,
     pub(super) path: List<String>,
-    pub(super) header: Given<Map<String, Wanted>>,
+    pub(super) header: Map<String, Wanted>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
@@ -50,7 +50,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<Map<Priority, f64>>,
+    pub(super) reserve: Map<Priority, f64>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -62,18 +62,16 @@ pub struct Rule {
 
 /// A field that may be missing. In a file, a field without a value is an error, because a condition such as an empty
 /// `host:` in YAML would match every request.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Given<T>(pub(super) Option<T>);
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Field<C>(pub(super) C);
 
-/// The values of a field that is one value or a list of values.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Values<T>(pub(super) Vec<T>);
+pub(super) type Given<T> = Field<Option<T>>;
 
-pub(super) type List<T> = Given<Values<T>>;
+/// In a file, one value or a list of values.
+pub(super) type List<T> = Field<Vec<T>>;
 
 /// Values by their keys. In a file, a key that is listed twice is an error.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Map<K, V>(pub(super) BTreeMap<K, V>);
+pub(super) type Map<K, V> = Field<BTreeMap<K, V>>;
 
 /// A value, or the problem with its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,39 +89,6 @@ pub(super) enum Wanted {
     Value(String),
 }
 
-impl<T> Default for Given<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<T> List<T> {
-    fn push(&mut self, value: T) {
-        let values = self.0.get_or_insert_with(|| Values(Vec::new()));
-        values.0.push(value);
-    }
-
-    /// True for a list without values, which is a mistake.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.as_ref().is_some_and(|values| values.0.is_empty())
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().flat_map(|values| &values.0)
-    }
-}
-
-impl<K: Ord, V> Given<Map<K, V>> {
-    fn insert(&mut self, key: K, value: V) {
-        let table = self.0.get_or_insert_with(|| Map(BTreeMap::new()));
-        table.0.insert(key, value);
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.0.iter().flat_map(|table| &table.0)
-    }
-}
-
 impl Rule {
     /// A rule that limits requests.
     ///
@@ -136,7 +101,7 @@ impl Rule {
     /// A rule whose requests are not limited.
     pub fn exempt() -> Self {
         Self {
-            exempt: Given(Some(true)),
+            exempt: Field(Some(true)),
             ..Self::default()
         }
     }
@@ -144,7 +109,7 @@ impl Rule {
     /// Sets the name. For an [exempt](Self::exempt) rule, it is optional and appears in an
     /// [`Explanation`](super::Explanation).
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Given(Some(name.into()));
+        self.name = Field(Some(name.into()));
         self
     }
 
@@ -157,133 +122,130 @@ impl Rule {
     /// that port alone, and without one for any. A request that names no port goes to that of its scheme; if the
     /// scheme is not known, it matches both 80 and 443.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.host.push(host.into());
+        self.host.0.push(host.into());
         self
     }
 
     /// Adds a method. Default: any. `HEAD` falls under `GET`, too.
     pub fn method(mut self, method: Method) -> Self {
-        self.method.push(method.to_string());
+        self.method.0.push(method.to_string());
         self
     }
 
     /// Adds a [template](crate::key::route()#templates) of paths, such as `/repos/{owner}/{repo}`. Default: any path.
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        self.path.push(path.into());
+        self.path.0.push(path.into());
         self
     }
 
     /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
     /// a header several times, one of them suffices. A condition on the same header replaces an earlier one.
-    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.wants(name.into(), Wanted::Value(value.into()))
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let wanted = Wanted::Value(value.into());
+        self.header.0.insert(name.into(), wanted);
+        self
     }
 
     /// Adds a header that must be present, or one that must be absent.
-    pub fn has_header(self, name: impl Into<String>, is_present: bool) -> Self {
-        self.wants(name.into(), Wanted::Present(is_present))
-    }
-
-    fn wants(mut self, name: String, wanted: Wanted) -> Self {
-        self.header.insert(name, wanted);
+    pub fn has_header(mut self, name: impl Into<String>, is_present: bool) -> Self {
+        let wanted = Wanted::Present(is_present);
+        self.header.0.insert(name.into(), wanted);
         self
     }
 
     /// Adds a quota; all hold jointly, so a request departs once every one allows it.
     pub fn quota(mut self, quota: Quota) -> Self {
-        self.quota.push(Parsed(Ok(quota)));
+        self.quota.0.push(Parsed(Ok(quota)));
         self
     }
 
     /// Adds a part of the [key](KeyPart) whose quota a request spends. Default: the host.
     pub fn key(mut self, part: KeyPart) -> Self {
-        self.key.push(part);
+        self.key.0.push(part);
         self
     }
 
     /// Sets the proxies whose headers are trusted for the client's address; see
     /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.trusted_proxies = Given(None);
-        for network in networks {
-            self.trusted_proxies.push(network.as_ref().to_owned());
-        }
+        let networks = networks.into_iter();
+        self.trusted_proxies.0 = networks.map(|it| it.as_ref().to_owned()).collect();
         self
     }
 
     /// Sets the cost of each request. Default: 1.
     pub fn cost(mut self, cost: u32) -> Self {
-        self.cost = Given(Some(cost));
+        self.cost = Field(Some(cost));
         self
     }
 
     /// Sets the priority of each request that has none of its own. Default: [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = Given(Some(priority));
+        self.priority = Field(Some(priority));
         self
     }
 
     /// Sets the part of each request that names its [`Share`](crate::Share), with a weight of 1 or of
     /// [`weight`](Self::weight). A request that has its own keeps it, and one without that part has none. Default: none.
     pub fn share(mut self, part: KeyPart) -> Self {
-        self.share = Given(Some(part));
+        self.share = Field(Some(part));
         self
     }
 
     /// Sets the weight of each [share](Self::share). Default: 1, as of requests without a share.
     pub fn weight(mut self, weight: u32) -> Self {
-        self.weight = Given(Some(weight));
+        self.weight = Field(Some(weight));
         self
     }
 
     /// Guarantees requests of a priority a part of the capacity; see
     /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
     pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
-        self.reserve.insert(priority, part);
+        self.reserve.0.insert(priority, part);
         self
     }
 
     /// Sets the longest wait; see [`LimiterBuilder::max_wait`](crate::LimiterBuilder::max_wait).
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Given(Some(Parsed(Ok(max_wait))));
+        self.max_wait = Field(Some(Parsed(Ok(max_wait))));
         self
     }
 
     /// Sets the longest queue; see [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting).
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
-        self.max_waiting = Given(Some(max_waiting));
+        self.max_waiting = Field(Some(max_waiting));
         self
     }
 
     /// Keeps requests further apart; see [`LimiterBuilder::buffer`](crate::LimiterBuilder::buffer).
     pub fn buffer(mut self, buffer: Duration) -> Self {
-        self.buffer = Given(Some(Parsed(Ok(buffer))));
+        self.buffer = Field(Some(Parsed(Ok(buffer))));
         self
     }
 
     /// Sets how late a request may depart; see [`LimiterBuilder::guard`](crate::LimiterBuilder::guard).
     pub fn guard(mut self, guard: Duration) -> Self {
-        self.guard = Given(Some(Parsed(Ok(guard))));
+        self.guard = Field(Some(Parsed(Ok(guard))));
         self
     }
 
     /// Sets the policy for requests while the store is unavailable; see
     /// [`LimiterBuilder::outage`](crate::LimiterBuilder::outage).
     pub fn outage(mut self, outage: Outage) -> Self {
-        self.outage = Given(Some(outage));
+        self.outage = Field(Some(outage));
         self
     }
 
     /// Sets the policy for keys whose state the store has lost; see
     /// [`LimiterBuilder::recovery`](crate::LimiterBuilder::recovery).
     pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = Given(Some(recovery));
+        self.recovery = Field(Some(recovery));
         self
     }
 
     /// Sets the treatment of work whose place is lost; see [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
     pub fn lost(mut self, lost: Lost) -> Self {
-        self.lost = Given(Some(lost));
+        self.lost = Field(Some(lost));
         self
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::check::check;
 use super::conditions::Conditions;
 use super::error::RulesError;
-use super::key::{RuleKey, RuleShare};
+use super::key::RuleKey;
 use super::rule::Rule;
+use crate::cost::RequestOptions;
 use crate::key::{Authority, RequestHead, Ruled};
-use crate::policy::{Plan, Policy};
+use crate::policy::Plan;
 use crate::priority::Priority;
 
 /// An ordered table of rules, in which a request falls under the first that matches it.
@@ -37,7 +38,6 @@ pub(super) struct Limit {
     pub(super) key: RuleKey,
     pub(super) cost: u32,
     pub(super) priority: Option<Priority>,
-    pub(super) share: Option<RuleShare>,
 }
 
 /// The place and the name of a rule in a table.
@@ -87,12 +87,6 @@ impl Rules {
         self.0.iter().map(|entry| entry.name.as_deref())
     }
 
-    /// The policy of the rule with this name; `None` if there is no such rule, or if it is exempt.
-    pub fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
-        let limit = self.0[self.place(name)?].limit.as_ref()?;
-        Some(&limit.plan.policy)
-    }
-
     /// The plans of the rules that limit.
     pub(crate) fn plans(&self) -> impl Iterator<Item = &Plan> {
         let limits = self.0.iter().filter_map(|entry| entry.limit.as_ref());
@@ -128,8 +122,11 @@ impl Rules {
                     policy: limit.plan.policy.clone(),
                     key: limit.key.extract(&matched),
                     cost: limit.cost,
-                    priority: limit.priority,
-                    share: limit.share.as_ref().and_then(|it| it.extract(&matched)),
+                    options: RequestOptions {
+                        cost: None,
+                        priority: limit.priority,
+                        share: limit.key.share(&matched),
+                    },
                 });
                 return (place, ruled);
             }

@@ -9,7 +9,7 @@ use crate::rules::{json, per_hour, rules, toml, yaml};
 
 fn mistakes(error: &RulesError) -> Vec<(&str, &str)> {
     let mistakes = error.mistakes().iter();
-    mistakes.map(|it| (&*it.place, &*it.problem)).collect()
+    mistakes.map(|it| (it.field(), it.problem())).collect()
 }
 
 /// The mistakes of one rule, before a last one that is fine.
@@ -18,8 +18,8 @@ fn of(fields: &str) -> Vec<(String, String)> {
     let error = toml(&text).expect_err(fields);
     assert!(!error.is_malformed(), "{error}");
     let places = error.mistakes().iter().map(|it| {
-        let place = it.place.strip_prefix("rules[0]").expect("the first rule");
-        (place.to_owned(), it.problem.clone())
+        let place = it.field().strip_prefix("rules[0]").expect("the first rule");
+        (place.to_owned(), it.problem().to_owned())
     });
     places.collect()
 }
@@ -91,8 +91,8 @@ fn code_has_the_same_mistakes() {
     let error = Rules::new([bad, Rule::default()]).unwrap_err();
     let expected = r#"rules[0].host: "*": leave `host` out to match any host
 rules[0].key: "a b" is not a header name
-rules[0].quota[0]: quota `0/s`: the limit is zero
-rules[0].quota[1]: quota `1/ns`: the window is not in whole microseconds
+rules[0].quota: `0/s`: the limit is zero
+rules[0].quota: `1/ns`: the window is not in whole microseconds
 rules[0].name: "a b" is not 1 to 128 visible ASCII characters without braces
 rules[0].guard: 7200s is longer than 3600s
 rules[0].outage: a share of 0 is not above 0 and up to 1

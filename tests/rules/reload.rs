@@ -42,7 +42,8 @@ fn a_reload_tells_what_has_changed() {
         ],
     );
     assert_eq!(reloaded.unchanged[0].name(), Some("c"));
-    let expected = "1 added (e), 1 removed (a), 2 changed (b, d), 1 as before, in another order";
+    let expected = "1 added (rules[2] `e`), 1 removed (rules[0] `a`), 2 changed (rules[1] `b`, rules[3] `d`), \
+                    1 as before, in another order";
     assert_eq!(reloaded.to_string(), expected);
     assert_eq!(limiter.rules().expect("rules").len(), 4);
 }
