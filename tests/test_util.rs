@@ -1,5 +1,6 @@
 //! The store for users' tests fails as it promises.
 
+use tower_throttle::Recovery;
 use tower_throttle::store::contents::{Command, Operation};
 use tower_throttle::store::{Call, Store};
 
@@ -59,4 +60,18 @@ async fn as_many_calls_fail_as_the_test_says() {
     store.fail_next(0, Fault::Refusal);
     assert!(limiter.acquire("a").await.is_ok());
     assert_eq!((store.calls(), store.pings()), (6, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_is_in_quarantine_after_a_loss_also_one_that_is_new() {
+    let store = FailingStore::new(MemoryStore::new());
+    let builder = under(&["10/h"]).recovery(Recovery::Strict);
+    let limiter = build(builder.store(store.clone()));
+    attempt(&limiter, "a", 1).await.expect("a permit");
+    store.lose_state();
+    for key in ["a", "b"] {
+        attempt(&limiter, key, 1).await.expect_err("in quarantine");
+    }
+    sleep(HOUR + 5 * SECOND).await;
+    attempt(&limiter, "b", 1).await.expect("a permit");
 }
