@@ -2,7 +2,8 @@
 //!
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -184,6 +185,13 @@ struct Request {
     waker: Option<Waker>,
 }
 
+impl Request {
+    /// It cannot depart in this turn.
+    fn is_bound_before(&self, turn: &Turn) -> bool {
+        self.bound.is_some_and(|bound| bound < turn.from)
+    }
+}
+
 /// Why a request does not depart.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
@@ -296,10 +304,10 @@ impl Queue {
             known.fold(Cost::default(), |cost, (name, units)| cost.of(name, units))
         };
         for request in self.requests() {
-            // The next call refuses a cost of zero.
             let cost = policy.costs_of(&known(request.cost), None);
             request.cost = cost.unwrap_or_default();
         }
+        self.fail_where(|request| request.cost.is_zero(), &Refusal::TooCostly);
     }
 
     /// The requests that wait or have a turn.
@@ -620,24 +628,34 @@ impl Queue {
             turn = self.departing.move_up(turn, now);
         }
         loop {
-            let Some(first) = self.without_turn(mode).first_entry() else {
+            let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
                 return Some(turn);
             };
-            let (place, request) = (*first.key(), first.get());
-            if request.bound.is_some_and(|bound| bound < turn.from) {
-                let standing = Standing {
-                    last: Some(turn.from),
-                    ..self.latest
-                };
-                self.fail(place, Refusal::Limited(standing));
-            } else if request.cost == turn.units {
-                let (request, turn) = (first.remove(), Box::new(turn));
-                self.departing.insert(place, Departing { request, turn });
-                return None;
-            } else {
+            if request.cost != turn.units && !request.is_bound_before(&turn) {
                 return Some(turn);
             }
+            if self.give(mode, place, turn) {
+                return None;
+            }
         }
+    }
+
+    /// Gives a turn to a request. Returns false if the request fails, as its bound is earlier.
+    fn give(&mut self, mode: Mode, place: u64, turn: Turn) -> bool {
+        let Entry::Occupied(entry) = self.without_turn(mode).entry(place) else {
+            return false;
+        };
+        if entry.get().is_bound_before(&turn) {
+            let standing = Standing {
+                last: Some(turn.from),
+                ..self.latest
+            };
+            self.fail(place, Refusal::Limited(standing));
+            return false;
+        }
+        let (request, turn) = (entry.remove(), Box::new(turn));
+        self.departing.insert(place, Departing { request, turn });
+        true
     }
 
     /// Whether a command of this process forbids departures at that time.
@@ -903,26 +921,31 @@ impl Queue {
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
     /// ones wait again.
     fn replace(&mut self, loses: impl Fn(u64, &Departing) -> bool, now: Instant) {
-        let (mut displaced, mut turns) = (HashSet::new(), Vec::new());
+        let mut displaced: HashMap<(Mode, Costs), VecDeque<u64>> = HashMap::new();
         for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
             let Some(it) = self.departing.requests.get_mut(&place) else {
                 continue;
             };
             let (turn, mode) = (*it.turn, it.request.mode);
             let alike = (mode, it.request.cost);
-            if loses(place, it) {
-                it.request.has_missed = true;
-                displaced.insert(alike);
-                self.send_back(&turn, now);
-            } else if displaced.contains(&alike) && turn.is_useful(now) {
-                turns.push((mode, turn));
-            } else {
+            let is_lost = loses(place, it);
+            let moves = displaced.contains_key(&alike) && turn.is_useful(now);
+            if !is_lost && !moves {
                 continue;
             }
+            it.request.has_missed |= is_lost;
             self.wait_again(place);
-        }
-        for (mode, turn) in turns {
-            self.pass_on(mode, turn, now);
+            let places = displaced.entry(alike).or_default();
+            places.push_back(place);
+            if is_lost {
+                self.send_back(&turn, now);
+                continue;
+            }
+            while let Some(first) = places.pop_front() {
+                if self.give(mode, first, turn) {
+                    break;
+                }
+            }
         }
         self.departing.release(now);
     }
@@ -989,7 +1012,7 @@ impl Queue {
     }
 
     /// A turn goes back to the store.
-    pub(crate) fn send_back(&mut self, turn: &Turn, now: Instant) {
+    fn send_back(&mut self, turn: &Turn, now: Instant) {
         self.give_back(turn);
         self.call_at(now);
     }

@@ -175,8 +175,7 @@ impl Quota {
 
     /// Sets what a request costs that names no cost in this unit.
     ///
-    /// Default: 1 for requests. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost). If
-    /// several quotas of a unit have one, the largest holds.
+    /// Default: 1 for requests. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost).
     pub const fn default_cost(mut self, cost: u32) -> Self {
         self.default_cost = Some(cost);
         self

@@ -451,8 +451,11 @@ impl Acquire {
     /// The permit takes over the handle and the key.
     #[inline(always)]
     fn permit(&mut self, granted: Granted) -> Permit {
+        let handle = self.handle.take().expect("polled after it was ready");
+        let is_counted = handle.load().policy.counts(granted.turn.is_counted());
         Permit {
-            handle: self.handle.take().expect("polled after it was ready"),
+            handle,
+            is_counted,
             key: self.key.take(),
             granted,
         }

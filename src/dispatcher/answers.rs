@@ -96,7 +96,7 @@ impl Dispatcher {
         match answer {
             Ok(answered) => {
                 let offset = self.observe(&self.clock, &answered);
-                self.measured(&answered, &offset);
+                measured(&self.handles(), &answered, &offset);
                 let ended = self.schedule.lock().outages.ended(shard);
                 if let Some((lasted, others)) = ended {
                     self.telemetry.back(shard, lasted, others);
@@ -158,7 +158,9 @@ impl Dispatcher {
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         if shard.is_some() && self.embedded.is_none() {
-            self.measured(&answered, &offset);
+            let mut handles: Vec<_> = sent.iter().map(|sent| sent.queue.handle.clone()).collect();
+            handles.dedup_by(|one, other| Arc::ptr_eq(one, other));
+            measured(&handles, &answered, &offset);
         }
         let now = Instant::now();
         let mut answers = answered.answers.into_iter();
@@ -244,20 +246,20 @@ impl Dispatcher {
         read.offset
     }
 
-    /// An answer shows how long a round trip takes, and how closely the clock is known.
-    fn measured(&self, answered: &Answered, offset: &Offset) {
-        for handle in self.handles() {
-            let took = answered.received - answered.sent;
-            handle.guard.measured(took, offset.uncertainty());
-            (handle.load().telemetry).guard(handle.guard.current());
-        }
-    }
-
     /// A call has failed.
     fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
         if let Some(shard) = shard.filter(|_| error.is_outage()) {
             self.out(shard, &sent.queue.key, error, false);
         }
         sent.failed(error);
+    }
+}
+
+/// An answer shows these policies how long a round trip takes, and how closely the clock is known.
+fn measured(handles: &[Arc<Handle>], answered: &Answered, offset: &Offset) {
+    let took = answered.received - answered.sent;
+    for handle in handles {
+        handle.guard.measured(took, offset.uncertainty());
+        (handle.load().telemetry).guard(handle.guard.current());
     }
 }

@@ -48,8 +48,9 @@ pub(crate) struct Handle {
     pub(crate) guard: Guard,
     current: Replaceable<Current>,
     queues: Mutex<HashMap<Key, Lanes>>,
-    /// How many keys have queues.
+    /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
+    pub(super) ranked: AtomicUsize,
     /// The last place that was given to a request that waits; changed while the queues are locked.
     last_place: AtomicU64,
     pub(super) denials: Option<Denials>,
@@ -129,6 +130,7 @@ impl Handle {
             current: Replaceable::new(Current::new(plan, dispatcher, 0)),
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
+            ranked: AtomicUsize::new(0),
             last_place: AtomicU64::new(0),
             denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
             seen: Seen::default(),
@@ -368,11 +370,34 @@ impl Handle {
         current.count(&mut new);
         let queue = KeyQueue::new(self, key, lane, flow, new);
         lanes.push(queue.clone());
+        self.ranked.fetch_add(queue.is_ranked(), Ordering::Relaxed);
         if is_first {
             self.count.store(queues.len(), Ordering::Release);
             current.telemetry.queues(1.0);
         }
         queue
+    }
+
+    /// The queue whose requests may use a departure: that of the highest level in which requests of the same share and like it
+    /// wait, or else its own. A level with a reserve keeps its departures.
+    fn queue_like(
+        self: &Arc<Self>,
+        queues: &mut HashMap<Key, Lanes>,
+        key: &Key,
+        cost: Costs,
+        place: Position,
+    ) -> Arc<KeyQueue> {
+        let units = |lane| lane % (1 << LEVEL_BITS.start);
+        let mine = place.level;
+        let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
+        let lanes = queues.get(key).into_iter().flatten();
+        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == place.flow);
+        let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
+        let waiting = alike.filter(|it| it.lock().len() > 0);
+        match waiting.min_by_key(|it| level(it.lane)) {
+            Some(queue) => queue.clone(),
+            None => self.queue_of(queues, key, cost, place),
+        }
     }
 
     /// Drops the queues of a key that have nothing to do.
@@ -382,7 +407,13 @@ impl Handle {
             return;
         };
         let lanes = entry.get_mut();
-        lanes.retain(|queue| !queue.lock().is_idle());
+        lanes.retain(|queue| {
+            let is_used = !queue.lock().is_idle();
+            if !is_used {
+                self.ranked.fetch_sub(queue.is_ranked(), Ordering::Relaxed);
+            }
+            is_used
+        });
         if lanes.is_empty() {
             entry.remove();
             self.count.store(queues.len(), Ordering::Release);
@@ -425,13 +456,8 @@ impl Handle {
         }
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_of(&mut queues, key, turn.units, place);
-            let now = Instant::now();
-            match queues[key].len() {
-                1 => queue.lock().pass_on(Mode::Wait, turn, now),
-                // The store decides which queue has the next request.
-                _ => queue.lock().send_back(&turn, now),
-            }
+            let queue = self.queue_like(&mut queues, key, turn.units, place);
+            queue.lock().pass_on(Mode::Wait, turn, Instant::now());
             queue
         };
         queue.update(|_| {});

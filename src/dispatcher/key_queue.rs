@@ -72,6 +72,11 @@ impl KeyQueue {
         }
     }
 
+    /// 1 if its requests have another priority than the default, else 0.
+    pub(super) fn is_ranked(&self) -> usize {
+        usize::from(level(self.lane) != Priority::default().level())
+    }
+
     /// The level and the share of its requests.
     pub(super) fn rank(&self) -> (u64, u64) {
         (level(self.lane), self.flow)
@@ -83,6 +88,9 @@ impl KeyQueue {
 
     /// Counts a departure if requests of a higher level wait in this process, unless its level has a reserve.
     fn note_inversion(&self) {
+        if self.handle.ranked.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let lanes = self.handle.lanes(&self.key);
         let mine = level(self.lane);
         let is_reserved = self.handle.load().policy.reserves()[mine as usize] > 0;

@@ -120,6 +120,7 @@ impl Seen {
             states.retain(|_, state| now < state.expires);
             // The next sweep is due when there are twice as many.
             let left = states.len();
+            states.shrink_to(2 * left);
             states.reserve(left);
         }
         let order = |it: &SeenState| (it.clock_sets, it.known.generation, it.known.version);

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 pub use self::{held::Place, outages::Health};
 
 use self::key_queue::KeyQueue;
-
 use self::task::Schedule;
 pub(crate) use self::{
     handle::{Current, Granted, Handle, Position},

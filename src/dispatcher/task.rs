@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Dispatcher;
 use super::calls::Flight;
-
 use super::key_queue::KeyQueue;
 use super::outages::Outages;
 use crate::key::Key;
@@ -118,7 +117,9 @@ impl Dispatcher {
         let id = runtime.id();
         {
             let mut schedule = self.schedule.lock();
-            if schedule.tasks.contains(&id) {
+            // The first task may be about to call while the schedule is empty.
+            let has_ended = schedule.is_idle() && schedule.tasks.is_empty();
+            if has_ended || schedule.tasks.contains(&id) {
                 return;
             }
             schedule.tasks.push(id);

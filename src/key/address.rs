@@ -13,7 +13,10 @@ use ipnet::{IpNet, Ipv4Net};
 pub(super) fn parse(entry: &[u8]) -> Option<IpAddr> {
     let entry = str::from_utf8(entry).ok()?;
     let host = match (entry.strip_prefix('['), entry.split_once(':')) {
-        (Some(literal), _) => literal.split_once(']')?.0,
+        (Some(literal), _) => {
+            let (literal, rest) = literal.split_once(']')?;
+            (rest.is_empty() || rest.starts_with(':')).then_some(literal)?
+        }
         // An IPv6 address without brackets has no port.
         (None, Some((host, port))) if !port.contains(':') => host,
         _ => entry,

@@ -101,7 +101,19 @@ impl PolicyParts {
             _ => {}
         }
         if units.len() > MOST_UNITS {
-            add("quota", format!("they count more than {MOST_UNITS} units"));
+            let problem = format!(
+                "they count {} units, and at most {MOST_UNITS} may be joined",
+                units.len()
+            );
+            add("quota", problem);
+        }
+        for unit in &units {
+            let alike = quotas.clone().filter(|quota| quota.unit_name() == *unit);
+            let costs = alike.filter_map(|quota| quota.default_cost);
+            if costs.clone().min() != costs.max() {
+                let problem = format!("the quotas of {unit} have different default costs");
+                add("quota", problem);
+            }
         }
         if quotas.filter(is_concurrent).count() > 1 {
             add("quota", "there is more than one concurrency limit".into());

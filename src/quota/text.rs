@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::unit;
-use super::{Algorithm, CONCURRENT, LEASE, Quota, REQUESTS, WindowStart};
+use super::{Algorithm, CONCURRENT, Quota, REQUESTS, WindowStart};
 use crate::error::BuildError;
 
 /// The units in which windows are shown, with their lengths in nanoseconds, from large to small. No limiter accepts
@@ -26,7 +26,6 @@ const UNITS: [(&str, u64); 7] = [
 
 const QUOTA: &str = "LIMIT/WINDOW, such as 10/s, or LIMIT concurrent";
 const WINDOW: &str = "a unit, or counts with units, such as s, 90s or 1m30s";
-const OPTION: &str = "OPTION=VALUE, each option once";
 const ALGORITHM: &str =
     "one of sliding-log, sliding-buckets, spacing, leaky-bucket, gcra, fixed-window";
 
@@ -100,77 +99,45 @@ impl FromStr for Quota {
 fn parse(text: &str) -> Result<Quota, String> {
     let mut words = text.split_ascii_whitespace().peekable();
     let rate = words.next().unwrap_or_default();
-    let name = words.next_if(|word| !word.contains('='));
-    let name = name.unwrap_or_default().to_ascii_lowercase();
-    let (limit, window) = match pair(rate, '/') {
-        Some((limit, window)) => (parse_count("limit", limit)?, parse_window(window)?),
-        None if name == "concurrent" => (parse_count("limit", rate)?, Duration::ZERO),
+    let mut quota = match pair(rate, '/') {
+        Some((limit, window)) => {
+            let quota = Quota::new(parse_count("limit", limit)?, parse_window(window)?);
+            let name = words.next_if(|word| option(word).is_none());
+            quota.algorithm(parse_algorithm(name.unwrap_or_default(), &mut words)?)
+        }
+        None if (words.next_if(|word| word.eq_ignore_ascii_case("concurrent"))).is_some() => {
+            let quota = Quota::concurrent(parse_count("limit", rate)?);
+            let lease = words.next_if(|word| option(word).is_none());
+            match lease.map(|word| pair(word, '=').ok_or(word)) {
+                None => quota,
+                Some(Ok((name, lease))) if name.eq_ignore_ascii_case("lease") => {
+                    quota.lease(parse_window(lease)?)
+                }
+                Some(_) => return Err(unexpected(lease.unwrap_or_default(), "lease=TIME")),
+            }
+        }
         None => return Err(unexpected(rate, QUOTA)),
     };
-    let mut quota = Quota::new(limit, window);
-    let mut options = BTreeMap::new();
-    for word in words {
-        let option = pair(word, '=').map(|(name, value)| (name.to_ascii_lowercase(), value));
-        if option.is_none_or(|(name, value)| options.insert(name, value).is_some()) {
-            return Err(unexpected(word, OPTION));
+    while let Some((is_unit, value)) = words.peek().copied().and_then(option) {
+        words.next();
+        if is_unit {
+            quota.unit = unit::parse(value)?;
+        } else {
+            quota.default_cost = Some(parse_count("default_cost", value)?);
         }
     }
-    quota.algorithm = parse_algorithm(&name, &mut options)?;
-    if name == "concurrent" {
-        quota.unit = CONCURRENT;
+    match (words.next(), quota.problem()) {
+        (Some(word), _) => Err(unexpected(word, "the end of the text")),
+        (None, Some(problem)) => Err(problem.to_owned()),
+        (None, None) => Ok(quota),
     }
-    if let Some(unit) = options.remove("unit") {
-        quota.unit = unit::parse(unit)?;
-    }
-    if let Some(cost) = options.remove("default_cost") {
-        quota.default_cost = Some(parse_count("default_cost", cost)?);
-    }
-    if let Some(name) = options.keys().next() {
-        return Err(format!(
-            "the option {} is not one of this quota",
-            quote(name)
-        ));
-    }
-    quota
-        .problem()
-        .map_or(Ok(quota), |problem| Err(problem.to_owned()))
 }
 
-/// The algorithm of this name, or the default one if there is none, with its options.
-fn parse_algorithm(name: &str, options: &mut BTreeMap<String, &str>) -> Result<Algorithm, String> {
-    let mut count = |option| match options.remove(option) {
-        Some(value) => parse_count(option, value),
-        None => Err(unexpected("", &format!("{option}=COUNT"))),
-    };
-    Ok(match name {
-        "" | "sliding-log" => Algorithm::SlidingLog,
-        "sliding-buckets" => Algorithm::SlidingBuckets {
-            buckets: count("buckets")?,
-        },
-        "spacing" => Algorithm::Spacing,
-        "leaky-bucket" => Algorithm::LeakyBucket {
-            capacity: count("capacity")?,
-        },
-        "gcra" => Algorithm::Gcra {
-            burst: count("burst")?,
-        },
-        "fixed-window" => {
-            let start = options.remove("start").unwrap_or("clock");
-            let start = match start.to_ascii_lowercase().as_str() {
-                "clock" => WindowStart::Clock,
-                "first-request" => WindowStart::FirstRequest,
-                _ => return Err(unexpected(start, "clock or first-request")),
-            };
-            Algorithm::FixedWindow { start }
-        }
-        "concurrent" => Algorithm::Concurrent {
-            lease: options.remove("lease").map_or(Ok(LEASE), parse_window)?,
-        },
-        _ => {
-            let name = quote(name);
-            return Err(format!("unknown algorithm {name}, expected {ALGORITHM}"));
-        }
-    })
+/// The value of an option that every algorithm has: the unit (true), or the default cost.
+fn option(word: &str) -> Option<(bool, &str)> {
+    let (name, value) = pair(word, '=')?;
+    let is_unit = name.eq_ignore_ascii_case("unit");
+    (is_unit || name.eq_ignore_ascii_case("default_cost")).then_some((is_unit, value))
 }
 
 /// Reads a duration with units. Long texts and numbers are refused, as `humantime` panics where their sum overflows.
@@ -184,17 +151,61 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// A unit alone, or counts with units.
 fn parse_window(text: &str) -> Result<Duration, String> {
-    let has_count = text.contains(|c: char| c.is_ascii_digit());
-    let one = if has_count { "" } else { "1" };
     let counts = text.to_lowercase().replace('_', "");
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
-    let mut units = text.split(|c: char| !c.is_alphabetic());
+    let is_unit = !text.contains(|c: char| c.is_ascii_digit());
+    let counts = if is_unit {
+        format!("1{counts}")
+    } else {
+        counts
+    };
     // `M` could be minutes or months.
-    let is_valid = text.chars().all(is_plain) && units.all(|unit| unit != "M");
-    let window = parse_duration(&format!("{one}{counts}")).ok();
-    window
-        .filter(|_| is_valid)
-        .ok_or_else(|| unexpected(text, WINDOW))
+    let is_ambiguous = text
+        .split(|c: char| !c.is_alphabetic())
+        .any(|unit| unit == "M");
+    let window = parse_duration(&counts).ok();
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
+    let window = window.filter(|_| text.chars().all(is_plain) && !is_ambiguous);
+    window.ok_or_else(|| unexpected(text, WINDOW))
+}
+
+fn parse_algorithm<'a>(
+    name: &str,
+    words: &mut Peekable<impl Iterator<Item = &'a str>>,
+) -> Result<Algorithm, String> {
+    let mut count = |option: &str| {
+        let word = words.next().unwrap_or_default();
+        match pair(word, '=') {
+            Some((name, value)) if name.eq_ignore_ascii_case(option) => parse_count(option, value),
+            _ => Err(unexpected(word, &format!("{option}=COUNT"))),
+        }
+    };
+    Ok(match name.to_ascii_lowercase().as_str() {
+        "" | "sliding-log" => Algorithm::SlidingLog,
+        "sliding-buckets" => Algorithm::SlidingBuckets {
+            buckets: count("buckets")?,
+        },
+        "spacing" => Algorithm::Spacing,
+        "leaky-bucket" => Algorithm::LeakyBucket {
+            capacity: count("capacity")?,
+        },
+        "gcra" => Algorithm::Gcra {
+            burst: count("burst")?,
+        },
+        "fixed-window" => {
+            let start = words.next_if(|word| option(word).is_none());
+            let start = start.unwrap_or_default();
+            let start = match start.to_ascii_lowercase().as_str() {
+                "" | "start=clock" => WindowStart::Clock,
+                "start=first-request" => WindowStart::FirstRequest,
+                _ => return Err(unexpected(start, "start=clock or start=first-request")),
+            };
+            Algorithm::FixedWindow { start }
+        }
+        _ => {
+            let name = quote(name);
+            return Err(format!("unknown algorithm {name}, expected {ALGORITHM}"));
+        }
+    })
 }
 
 /// A number of requests or of their units: digits that may have single `_` between them.

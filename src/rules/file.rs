@@ -81,12 +81,9 @@ impl Rules {
             Err(error) => {
                 // The format has no text for the level of a reserve, nor for the whole text.
                 let path = error.path().to_string();
-                let place = match path.trim_end_matches(['.', '?']) {
-                    "" => "rules",
-                    place => place,
-                };
+                let place = path.trim_end_matches(['.', '?']).to_owned();
                 let problem = error.into_inner().to_string();
-                let mistake = BuildError::new(place.to_owned(), problem.trim_end().to_owned());
+                let mistake = BuildError::new(place, problem.trim_end().to_owned());
                 Err(RulesError {
                     is_malformed: true,
                     mistakes: vec![mistake],

@@ -223,13 +223,18 @@ impl Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (change, rules) in [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("changed", &self.changed),
+        for (change, rules, was) in [
+            ("added", &self.added, ""),
+            ("removed", &self.removed, "was "),
+            ("changed", &self.changed, ""),
         ] {
             if !rules.is_empty() {
-                write!(f, "{} {change} ({}), ", rules.len(), joined(rules, ", "))?;
+                write!(
+                    f,
+                    "{} {change} ({was}{}), ",
+                    rules.len(),
+                    joined(rules, ", ")
+                )?;
             }
         }
         write!(f, "{} as before", self.unchanged.len())?;

@@ -166,7 +166,7 @@ impl Rule {
     }
 
     /// Sets the proxies whose headers are trusted for the client's address; see
-    /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none.
+    /// [`ClientIp::trusted_proxies`](crate::key::ClientIp::trusted_proxies). Default: none, as with an empty list.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let networks = networks.into_iter();
         self.trusted_proxies.0 = networks.map(|it| it.as_ref().to_owned()).collect();

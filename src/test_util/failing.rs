@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::key::Key;
 use crate::lock::Mutex;
@@ -159,7 +159,7 @@ impl FailingStore {
             let answer = reply.await;
             match latency {
                 Duration::ZERO => yield_now().await,
-                latency => sleep_until(sent + latency).await,
+                latency => sleep(latency.saturating_sub(sent.elapsed())).await,
             }
             let received = Instant::now();
             match fault {

@@ -42,7 +42,7 @@ fn a_reload_tells_what_has_changed() {
         ],
     );
     assert_eq!(reloaded.unchanged[0].name(), Some("c"));
-    let expected = "1 added (rules[2] `e`), 1 removed (rules[0] `a`), 2 changed (rules[1] `b`, rules[3] `d`), \
+    let expected = "1 added (rules[2] `e`), 1 removed (was rules[0] `a`), 2 changed (rules[1] `b`, rules[3] `d`), \
                     1 as before, in another order";
     assert_eq!(reloaded.to_string(), expected);
     assert_eq!(limiter.rules().expect("rules").len(), 4);

@@ -67,16 +67,18 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         the window is zero => 10/0s
         the window is longer than ten years => 10/3651d|1/999999999d
         unknown algorithm "LAST", EXPECTED ALGORITHM => 1/s gcr|1/1m 30s
-        unexpected end of text, expected burst=COUNT => 1/s gcra |1/s gcra|1/s gcra capacity=2
-        unexpected "LAST", expected OPTION=VALUE, each option once => 1/s burst=2 gcra|1/s gcra 20|1/s gcra =2|1/s gcra burst=|1/s gcra burst=2 burst=3|1/s spacing unit=a now|1/s sliding-log now|5 concurrent now|5 concurrent lease=5s now
-        unexpected "burst", expected OPTION=VALUE, each option once => 1/s gcra burst = 2
+        unknown algorithm "burst=2", EXPECTED ALGORITHM => 1/s burst=2 gcra
+        unexpected end of text, expected burst=COUNT => 1/s gcra |1/s gcra
+        unexpected "LAST", expected burst=COUNT => 1/s gcra 20|1/s gcra =2|1/s gcra capacity=2|1/s gcra burst=
+        unexpected "burst", expected burst=COUNT => 1/s gcra burst = 2
         burst "few" is not a whole number, expected digits, such as 5_000 => 1/s gcra burst=few
         capacity "5_000_000_000" is too large, expected at most 4_294_967_295 => 1/s leaky-bucket capacity=5_000_000_000
-        the option "x" is not one of this quota => 1/s gcra burst=2 x=1|1/m x=1
-        the option "burst" is not one of this quota => 1/s spacing burst=2|5 concurrent burst=3
-        unexpected "noon", expected clock or first-request => 1/s fixed-window start=noon
+        unexpected "LAST", expected the end of the text => 1/s gcra burst=2 x=1|1/s spacing burst=2|1/s sliding-log now
+        unexpected "LAST", expected start=clock or start=first-request => 1/s fixed-window noon|1/s fixed-window start=noon
         the burst is zero => 1/s gcra burst=0
         the limit is zero => 0 concurrent
+        unexpected "LAST", expected lease=TIME => 5 concurrent burst=3|5 concurrent now
+        unexpected "LAST", expected the end of the text => 5 concurrent lease=5s now
         unexpected "s5", expected a unit, or counts with units, such as s, 90s or 1m30s => 5 concurrent lease=s5
         the lease is shorter than a second => 5 concurrent lease=999ms|5 concurrent lease=0s
         the lease is longer than ten years => 5 concurrent lease=4000d

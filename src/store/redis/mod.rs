@@ -265,8 +265,12 @@ impl RedisStore {
             None => {
                 // An outage fails the whole call; other errors are of single keys.
                 let mut errors = answers.iter().filter_map(|it| it.as_ref().err());
-                if let Some(outage) = errors.find(|it| it.is_outage()) {
-                    return Err(outage.clone());
+                let is_unknown = errors.clone().any(StoreError::is_outcome_unknown);
+                if let Some(outage) = errors.find(|it| it.is_outage()).cloned() {
+                    return Err(match is_unknown {
+                        true => outage.outcome_unknown(),
+                        false => outage,
+                    });
                 }
                 let read = self.read::<()>(&*self.servers, name, Pipeline::new(), deadline);
                 read.await?.1

@@ -119,6 +119,8 @@ impl RedisStore {
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
+            // The slot of the key has moved.
+            Err(error) if error.is_conflict() => return Ok(Continue(None)),
             read => read?,
         };
         let Reading { now, mut origin } = at;
