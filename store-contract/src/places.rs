@@ -24,7 +24,7 @@ pub(super) async fn places_are_held_until_they_are_released_or_their_lease_ends(
     bench: &Arc<Bench>,
 ) {
     let entry = bench.entry(policy("3 concurrent lease=2s"));
-    let mut called = 0;
+    let (mut first, mut called) = (u64::MAX, 0);
     for (process, holds, asks, expected, which) in [
         (1, 0, 2, 2, "are free"),
         (2, 0, 2, 1, "is the last one"),
@@ -35,12 +35,13 @@ pub(super) async fn places_are_held_until_they_are_released_or_their_lease_ends(
         if count != expected {
             entry.fail(format_args!("{count} requests get what {which}"));
         }
-        called = now;
+        (first, called) = (first.min(now), now);
     }
     // The third process renews its lease in time.
     entry.sleep_until(called + SECOND).await;
     let (count, renewed) = ask(&entry, 3, 1, 3).await;
-    if count != 0 {
+    // On a busy machine, the call may be late.
+    if count != 0 && renewed < first + 2 * SECOND {
         entry.fail(format_args!("{count} requests get places that are held"));
     }
     entry.sleep_until(called + 2 * SECOND).await;
