@@ -96,7 +96,9 @@ impl Dispatcher {
         match answer {
             Ok(answered) => {
                 let offset = self.observe(&self.clock, &answered);
-                measured(&self.handles(), &answered, &offset);
+                for handle in self.handles() {
+                    handle.measured(&answered, &offset);
+                }
                 let ended = self.schedule.lock().outages.ended(shard);
                 if let Some((lasted, others)) = ended {
                     self.telemetry.back(shard, lasted, others);
@@ -158,9 +160,11 @@ impl Dispatcher {
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
         if shard.is_some() && self.embedded.is_none() {
-            let mut handles: Vec<_> = sent.iter().map(|sent| sent.queue.handle.clone()).collect();
-            handles.dedup_by(|one, other| Arc::ptr_eq(one, other));
-            measured(&handles, &answered, &offset);
+            let is_same =
+                |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
+            for sent in sent.chunk_by(is_same) {
+                sent[0].queue.handle.measured(&answered, &offset);
+            }
         }
         let now = Instant::now();
         let mut answers = answered.answers.into_iter();
@@ -252,14 +256,5 @@ impl Dispatcher {
             self.out(shard, &sent.queue.key, error, false);
         }
         sent.failed(error);
-    }
-}
-
-/// An answer shows these policies how long a round trip takes, and how closely the clock is known.
-fn measured(handles: &[Arc<Handle>], answered: &Answered, offset: &Offset) {
-    let took = answered.received - answered.sent;
-    for handle in handles {
-        handle.guard.measured(took, offset.uncertainty());
-        (handle.load().telemetry).guard(handle.guard.current());
     }
 }

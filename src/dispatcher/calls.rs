@@ -120,7 +120,9 @@ impl Dispatcher {
             }
         }
         if outage.is_some() {
-            if let Some(answer) = self.fallback.store.call(takes).take_ready() {
+            if !sent.is_empty()
+                && let Some(answer) = self.fallback.store.call(takes).take_ready()
+            {
                 self.apply(None, sent, answer);
             }
             for (shard, queue) in queues {

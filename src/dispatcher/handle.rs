@@ -142,6 +142,13 @@ impl Handle {
         this
     }
 
+    /// An answer shows how long a round trip takes, and how closely the clock is known.
+    pub(super) fn measured(&self, answered: &Answered, offset: &Offset) {
+        let took = answered.received - answered.sent;
+        self.guard.measured(took, offset.uncertainty());
+        self.load().telemetry.guard(self.guard.current());
+    }
+
     /// The current policy, for a moment.
     #[inline]
     pub(crate) fn load(&self) -> Loaded<'_, Current> {

@@ -151,10 +151,13 @@ fn limit(lines: &Lines<'_>, unit: &'static str, name: &str) -> Option<Limit> {
     let remaining = lines.values(name, count).into_iter().min()?;
     let named = |field| name.replace("remaining", field);
     let after = lines.values(&named("reset-after"), seconds).into_iter();
-    let until = lines.values(&named("reset"), |text| lines.until(text));
+    let until = || {
+        let resets = lines.values(&named("reset"), |text| lines.until(text));
+        resets.into_iter().max()
+    };
     Some(Limit {
         unit: unit.into(),
         remaining,
-        reset: after.max().or(until.into_iter().max())?,
+        reset: after.max().or_else(until)?,
     })
 }

@@ -170,7 +170,7 @@ impl PolicyParts {
         let unit_names = interned_units(&names);
         let units = names.into_iter().map(|name| {
             let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
-            let own = quotas.clone().filter_map(|it| it.default_cost).max();
+            let own = quotas.clone().find_map(|quota| quota.default_cost);
             let is_request = [REQUESTS, CONCURRENT].contains(&name);
             PolicyUnit {
                 name,

@@ -3,7 +3,6 @@
 use http::{Extensions, Response};
 
 use super::body::HeldBody;
-
 use crate::charge::Charge;
 use crate::cost::Cost;
 use crate::dispatcher::Place;

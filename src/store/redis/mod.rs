@@ -301,15 +301,18 @@ impl RedisStore {
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
         let now = match &self.host_clock {
-            Some(clock) => clock.now(),
+            Some(clock) => {
+                let now = clock.now();
+                // The clock was read after the answer.
+                origin.received = Instant::now();
+                now
+            }
             None => {
                 let time = redis::from_redis_value(last.into_value()?);
                 let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
                 seconds * 1_000_000 + micros
             }
         };
-        // The host's clock was read after the answer.
-        origin.received = Instant::now();
         let is_elsewhere = |it: &CommandAnswer| it.origin.server != origin.server;
         if answers.iter().any(is_elsewhere) {
             let moved = "the slot of the key moved to another server during the call";
