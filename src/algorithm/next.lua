@@ -1,30 +1,27 @@
 -- The processes to nudge; see next.rs.
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
-  local most, last, overdue = has_left and 4 or 1, nil, 0
+  local last, overdue, most = nil, 0, fair and described > 0 and 1 or 4
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
     return is_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
-  local is_all = is_free or has_left or fair
-  local waiting, is_next, place = {}, {}, is_all and start or front[5] - @demand - 16
+  local waiting, is_next, place = common.front, {}, start
   local <<ahead&, previous&>> = <<0, 0>>
-  while place < at do
-    local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
-    if bytes >= 32768 and deadline >= now and who ~= process then
-      local rank, details = (who % 128 - who % 16) / 16, place + 16 + @demand
-      local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
-      waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
+  if is_free or fair then
+    waiting = {}
+    while place < at do
+      local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
+      if bytes >= 32768 and deadline >= now and who ~= process then
+        local rank, details = (who % 128 - who % 16) / 16, place + 16 + @demand
+        local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
+        waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
+      end
+      place = place + 16 + bytes % 32768
     end
-    place = is_all and place + 16 + bytes % 32768 or at
-  end
-  local function is_before(one, other)
-    if one[1] ~= other[1] then return one[1] < other[1] end
-    if one[2] ~= other[2] then return one[2] < other[2] end
-    if one[3] ~= other[3] then return one[3] < other[3] end
-    return one[4] < other[4]
+    table.sort(waiting, common.is_before)
   end
   local own
   if described > 0 and not is_any then
@@ -33,19 +30,15 @@ local function nudge(<<free&>>)
   end
   offered = {}
   for i = 1, #waiting do
-    -- Most calls need the first few alone, which takes a third of the time of a sort.
-    if i == 5 then table.sort(waiting, is_before) end
-    for j = i + 1, i < 5 and #waiting or i do
-      if is_before(waiting[j], waiting[i]) then waiting[i], waiting[j] = waiting[j], waiting[i] end
-    end
     local it = waiting[i]
-    if own and is_before(own, it) or #offered == 255 then break end
+    if own and common.is_before(own, it) or #offered == 255 then break end
     local <<each&>> = common.first_cost(it[6])
     if is_held_up(<<each&>>) then
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (is_any and 0 or each&)
     else
-      local is_last = <<free& <= ahead&| and >> and (is_free or i == most)
+      local without_lane, is_last = it[4] - it[4] % 2048, i == most
+      if is_free then is_last = without_lane ~= last and <<free& <= ahead&| and >> end
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
       local opening = earliest(now, <<(is_last or not is_free) and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
@@ -59,8 +52,7 @@ local function nudge(<<free&>>)
       end
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
-      local without_lane = it[4] - it[4] % 2048
-      if is_free or without_lane ~= last then
+      if without_lane ~= last then
         last, overdue = without_lane, is_free and 0 or deadline + 60000
         previous& = ahead&
       end

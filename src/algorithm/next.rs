@@ -17,7 +17,7 @@ const UNAWARE: u64 = 250_000;
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
 
-/// When a process waits no more, it is checked whether each of the first so many watches the one ahead.
+/// Each of the first so many processes watches the one right ahead.
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
@@ -69,9 +69,10 @@ impl State {
 
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. With shares or reserves, the order is not known: all. Otherwise: the process of the first request, if
-    /// that can depart much earlier than the process calls. If the process waits no more, also those of the next three that
-    /// call much later than the process right ahead is overdue: they have to watch it. If nudges arrive, the processes count
+    /// call in time. With shares or reserves, the order is not known: all. Otherwise: the first one ahead of this process, if
+    /// its request can depart much earlier than it calls; and of the next three, those that call much later than the process
+    /// right ahead is overdue. They have to watch it, and may not know that those in between have cancelled their requests.
+    /// With shares, these are checked only if no request of this process waits any more. If nudges arrive, the processes count
     /// as overdue soon.
     pub(super) fn next(
         &mut self,
@@ -79,13 +80,16 @@ impl State {
         rest: &Demand,
         take: &Take,
         free: Units,
-        (is_fair, has_left): (bool, bool),
+        is_fair: bool,
     ) -> Vec<u64> {
         let is_free = !free.is_zero();
-        let most = if has_left { MOST_WATCHED } else { 1 };
         let (is_any, late) = match is_free {
             true => (is_fair, 0),
             false => (false, UNAWARE + 2 * take.round_trip),
+        };
+        let most = match is_fair && !rest.is_empty() {
+            true => 1,
+            false => MOST_WATCHED,
         };
         let order = |process, flow, demand: &Demand| {
             let lead = if is_fair {
@@ -124,7 +128,12 @@ impl State {
                 ahead += in_order(cost);
                 continue;
             }
-            let is_last = free.without(ahead).is_zero() && (is_free || rank == most);
+            let process = it.process >> LANE_BITS;
+            let is_enough = match is_free {
+                true => Some(process) != last,
+                false => rank == most,
+            };
+            let is_last = free.without(ahead).is_zero() && is_enough;
             // The last one may depart if the process ahead of it is dead, and so may each that watches another.
             let before = if is_last || !is_free { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
@@ -143,15 +152,14 @@ impl State {
             if is_last {
                 break;
             }
-            let without_lane = Some(it.process >> LANE_BITS);
-            if is_free || without_lane != last {
-                (last, previous) = (without_lane, ahead);
+            if Some(process) != last {
+                (last, previous) = (Some(process), ahead);
                 overdue = if is_free { 0 } else { deadline + WATCH_DELAY };
             }
             ahead += in_order(it.demand.units());
         }
         if next.is_empty() && is_free {
-            return self.next(terms, rest, take, Units::default(), (is_fair, has_left));
+            return self.next(terms, rest, take, Units::default(), is_fair);
         }
         let nudged = next.into_iter().map(|(nth, deadline)| {
             let it = &mut self.announced[nth];

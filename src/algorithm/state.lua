@@ -107,6 +107,14 @@ function common.first_cost(place)
   return <<cost&>>
 end
 
+-- Whether a process is ahead of another, by the first four numbers of each.
+function common.is_before(one, other)
+  for i = 1, 3 do
+    if one[i] ~= other[i] then return one[i] < other[i] end
+  end
+  return one[4] < other[4]
+end
+
 for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
 if common.work > 2000 then
@@ -289,11 +297,9 @@ local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 do
--- The first request of processes that are not overdue: how far its level is behind that of this process, its arrival, its
--- process, and the deadline and the place of the details.
-local front, front_rank, front_arrival = nil, 128
--- True if this process has waited.
-common.has_waited = false
+-- The first four processes that are not overdue, in order. Each has the level, 0 for the share, the arrival of its first
+-- request, its number, the deadline, and the place of the details.
+local front, front_rank, front_arrival = {}, 128
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
@@ -321,7 +327,6 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
-    common.has_waited = waits
     is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
     if is_idle then mine = sub(tail, at, next - 1) end
   else
@@ -331,9 +336,12 @@ for _ = 1, announced do
     if waits and deadline + 250000 >= now then
       local distance, rival = who % 128 - level * 16
       local is_lower, rank = distance >= 16, distance - distance % 16
-      if deadline >= now and (rank < front_rank or rank == front_rank
-        and (first < front_arrival or first == front_arrival and who < front[3])) then
-        front, front_rank, front_arrival = { rank, first, who, deadline, place }, rank, first
+      if deadline >= now and (rank < front_rank or rank == front_rank and first <= front_arrival) then
+        local i, it = #front + 1, { level + rank / 16, 0, first, who, deadline, place }
+        while i > 1 and common.is_before(it, front[i - 1]) do i = i - 1 end
+        table.insert(front, i, it)
+        front[5] = nil
+        if i < 5 and front[4] then front_rank, front_arrival = (front[4][1] - level) * 16, front[4][3] end
       end
       -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
       if distance < 0 then first, last = 0, 0 end
@@ -624,11 +632,7 @@ if operation < 3 then
     fair.charge(granted@all, corrected + fair.moved, described > 0)
     is_same = false
   end
-  local has_left = common.has_waited and described == 0
-  local front, gives_back = common.front, returned
-  gives_back = gives_back or places.released > 0 --places
-  local is_early = gives_back or has_left or fair or front and front[4] > now + 250000 + 2 * round_trip
-  if front and operation < 2 and is_early then
+  if operation < 2 and common.front[1] then
 --@next
   end
 else

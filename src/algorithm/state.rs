@@ -151,7 +151,7 @@ impl State {
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
         // The announcement of this process, if it holds grants alone.
-        let (mut idle, mut has_waited) = (None, false);
+        let mut idle = None;
         let mut before = self.announced.iter();
         if let Some(place) = before.position(|it| it.process == take.process) {
             if take.number != 0 && self.announced[place].number >= take.number {
@@ -161,7 +161,6 @@ impl State {
                 };
             }
             let last = self.announced.swap_remove(place);
-            has_waited = !last.demand.is_empty();
             if corrections.is_empty() {
                 idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
             } else if corrections.lost != 0 && last.number >= corrections.lost {
@@ -213,8 +212,7 @@ impl State {
         {
             free.0[usize::from(places.unit.number)] = places.free();
         }
-        let has_left = has_waited && rest.is_empty();
-        taken.next = self.next(&terms, &rest, take, free, (is_fair, has_left));
+        taken.next = self.next(&terms, &rest, take, free, is_fair);
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
         let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);

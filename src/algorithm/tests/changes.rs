@@ -227,12 +227,13 @@ fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
 
 #[test]
 fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
-    for (quotas, costs, free, has_left, nudged) in [
+    for (quotas, costs, free, first, nudged) in [
         ("2/m", [[1, 0]; 2], [2, 0], 1, &[1, 2, 3][..]),
-        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], 0, &[1, 2, 3]),
+        // The first three are lanes of one process, which may be dead.
+        ("2/m", [[1, 0]; 2], [2, 0], 3, &[3, 3, 4]),
+        ("9/s + 2/m unit=t", [[1, 1]; 2], [0, 2], 1, &[1, 2, 3]),
         // Every second one waits for a unit that is not free.
-        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 0, &[2, 4]),
-        ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 0, &[1]),
+        ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 1, &[2, 4]),
         ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 1, &[1, 2, 4]),
     ] {
         let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
@@ -242,7 +243,7 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
         state.announced.extend((1..6).map(|nth| {
             let [requests, tokens] = costs[(nth as usize + 1) % 2];
             Announcement {
-                process: nth << LANE_BITS,
+                process: nth.max(first) << LANE_BITS | nth,
                 // The third watches the second as it is.
                 deadline: START + (nth - nth / 3) * HOUR,
                 demand: Demand::new([(nth, Costs([requests, tokens, 0, 0]))].into_iter()),
@@ -250,8 +251,8 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
             }
         }));
         let (take, free) = (call(96, 1, 0, 0), Units([free[0], free[1], 0, 0]));
-        let (terms, is) = (take.terms(0, START), (false, has_left == 1));
-        let mut next = state.next(&terms, &take.demand, &take, free, is);
+        let terms = take.terms(0, START);
+        let mut next = state.next(&terms, &take.demand, &take, free, false);
         next.iter_mut().for_each(|it| *it >>= LANE_BITS);
         assert_eq!(next, nudged);
     }

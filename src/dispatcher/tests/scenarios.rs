@@ -220,8 +220,8 @@ fn unused(out: &Outcome, limit: usize, window: u64) -> Duration {
     unused.max().unwrap_or_default()
 }
 
-/// Groups of requests arrive within milliseconds in several processes. Some groups are cancelled. A process may die, and
-/// takes a window along. Where no nudges arrive, each process has a few requests that arrive at once, and all depart.
+/// Groups of requests arrive within milliseconds in several processes. Some groups are cancelled, or do not use their permits.
+/// A process may die, and takes a window along. Where no nudges arrive, each process has a few requests that arrive at once, and all depart.
 #[test]
 fn no_departure_stays_unused_while_requests_wait() {
     for seed in 0..300 {
@@ -243,7 +243,8 @@ fn no_departure_stays_unused_while_requests_wait() {
             };
             let mut jobs = of_rank(rank, times.into_iter());
             if !is_deaf && rng.random_bool(0.4) {
-                let wish = Wish::Cancelled(rng.random_range(0..8_000));
+                let cancelled = Wish::Cancelled(rng.random_range(0..8_000));
+                let wish = [cancelled, Wish::Forfeits][rng.random_range(0..2)];
                 jobs.iter_mut().for_each(|it| it.wish = wish);
             }
             let process = nth % processes.len();
@@ -270,6 +271,23 @@ fn no_departure_stays_unused_after_a_process_was_killed() {
     let mut scenario = Scenario::new("1/s", processes);
     scenario.is_deaf = true;
     let unused = unused(&scenario.run(), 1, 1);
+    assert!(unused <= millis(500), "{unused:?}");
+}
+
+/// The first process dies just before the requests of the second one are cancelled that were right behind its own. The
+/// third one expects to wait for both.
+#[test]
+fn no_departure_stays_unused_after_the_process_behind_a_dead_one_has_left() {
+    // The second one calls before the first one is overdue.
+    let mut processes = processes([20, 60, 1]);
+    processes[0].jobs = burst(0, 40, 0);
+    processes[0].killed = Some(4_950);
+    processes[1].jobs = burst(1_000, 8, 0);
+    let each = processes[1].jobs.iter_mut();
+    each.for_each(|it| it.wish = Wish::Cancelled(4_000));
+    processes[1].jobs.extend(burst(3_000, 8, 0));
+    processes[2].jobs = burst(2_000, 5, 0);
+    let unused = unused(&Scenario::new("1/s", processes).run(), 1, 1);
     assert!(unused <= millis(500), "{unused:?}");
 }
 
