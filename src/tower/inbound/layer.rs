@@ -365,9 +365,13 @@ impl<F> Inbound<F> {
 }
 
 impl Options {
-    /// The status if there is no place for a request of this cost, and room for it in all other units.
+    /// The status if there is no place for a request of this cost, and room for it in all other units. A full queue is a limit of
+    /// its own: the last answer of the store does not show what filled it.
     fn busy_status_of(&self, error: &Error, cost: &Cost) -> Option<StatusCode> {
-        let (policy, snapshot) = (error.policy(), error.snapshot()?);
+        let Cause::TooLong { snapshot, .. } = error.cause() else {
+            return None;
+        };
+        let policy = error.policy();
         policy.lease()?;
         let costs = policy.costs_of(cost, None).ok()?;
         let mut units = snapshot.all_remaining().zip(costs.0);

@@ -46,7 +46,7 @@ impl Refused {
         self.error.policy()
     }
 
-    /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many.
+    /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many. False if the queue is full.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
