@@ -14,13 +14,15 @@ pin_project! {
     /// The body of a response. If a quota [limits](crate::Quota::concurrent) how many requests are in progress, its request is
     /// in progress until the body has ended, has failed or is dropped.
     ///
-    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost. Otherwise it is as
-    /// the body inside.
+    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost, unless its layer
+    /// only [observes](crate::ThrottleLayer::observe_only). Otherwise it is as the body inside.
     #[derive(Debug, Default)]
     pub struct HeldBody<B> {
         #[pin]
         inner: B,
         place: Option<Place>,
+        // A layer that only observes ends no body.
+        goes_on_if_lost: bool,
         is_aborted: bool,
     }
 }
@@ -30,8 +32,15 @@ impl<B> HeldBody<B> {
         Self {
             inner,
             place,
+            goes_on_if_lost: false,
             is_aborted: false,
         }
+    }
+
+    /// Goes on if the place is lost, as with [`Lost::Continue`](crate::Lost::Continue).
+    pub(super) fn go_on_if_lost(mut self, goes_on: bool) -> Self {
+        self.goes_on_if_lost = goes_on;
+        self
     }
 
     /// The body inside.
@@ -61,7 +70,8 @@ where
         if *this.is_aborted {
             return Poll::Ready(None);
         }
-        if let Some(place) = this.place
+        if !*this.goes_on_if_lost
+            && let Some(place) = this.place
             && let Poll::Ready(policy) = place.poll_lost(cx)
         {
             (*this.place, *this.is_aborted) = (None, true);

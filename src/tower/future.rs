@@ -177,6 +177,8 @@ where
             }
         };
         stage.set(Stage::Done);
+        // The place of the request is free, even if the caller keeps this future.
+        *departed = None;
         Poll::Ready(result)
     }
 }

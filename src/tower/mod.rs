@@ -8,6 +8,8 @@ mod layer;
 pub(crate) mod middleware;
 mod report;
 mod service;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use self::{

@@ -186,9 +186,10 @@ impl<K, F> InboundLayer<K, F> {
     /// Tries out a limit: no request is refused or delayed, and the layer reports which requests it would refuse.
     ///
     /// Requests are decided without a [`max_wait`](Self::max_wait), and count if they are granted. A request that would be
-    /// refused, for any reason, passes. Its extensions and those of its response hold the [`Refused`]. Responses have no rate
-    /// limit headers, because clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each
-    /// request still takes the time of a call to the store.
+    /// refused, for any reason, passes. Its extensions and those of its response hold the [`Refused`]. If the place of a request
+    /// is lost, its work goes on, even with [`Lost::Abort`](crate::Lost::Abort). Responses have no rate limit headers, because
+    /// clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each request still takes the time
+    /// of a call to the store.
     pub fn observe_only(mut self) -> Self {
         self.direction.options.observe_only = true;
         self.direction.options.rate_limit_headers = false;
@@ -288,6 +289,7 @@ where
             None => None,
         };
         let body = HeldBody::new(body, place);
+        let body = body.go_on_if_lost(self.direction.options.observe_only);
         (Response::from_parts(head, body), None)
     }
 
