@@ -152,7 +152,7 @@ mod table;
 pub use self::{
     error::RulesError,
     key::KeyPart,
-    report::{Explanation, Miss, Reloaded, Warning},
+    report::{Explanation, Reloaded, Warning},
     rule::Rule,
     table::{RuleRef, Rules},
 };

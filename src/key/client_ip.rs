@@ -121,14 +121,18 @@ impl ClientIp {
     ///
     /// Fails if a text is not a network.
     pub fn trusted_proxies(
-        mut self,
+        self,
         networks: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, BuildError> {
         let networks = networks.into_iter();
         let networks = networks.map(|network| address::parse_network(network.as_ref()));
         let trusted: Result<_, _> = networks.collect();
-        self.trusted = trusted.map_err(|problem| BuildError::new("trusted_proxies", problem))?;
-        Ok(self)
+        let trusted = trusted.map_err(|problem| BuildError::new("trusted_proxies", problem))?;
+        Ok(self.trusting(trusted))
+    }
+
+    pub(crate) fn trusting(self, trusted: Arc<[IpNet]>) -> Self {
+        Self { trusted, ..self }
     }
 
     /// Finds the chain in `Forwarded` of [RFC 7239]. Default: in `X-Forwarded-For`.

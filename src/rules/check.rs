@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::conditions::Conditions;
 use super::error::{Mistakes, RulesError};
 use super::key::RuleKey;
-use super::rule::{Field, Given, Parsed, Rule};
+use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
 use crate::error::BuildError;
 use crate::policy::{PolicyParts, name_problem};
@@ -72,12 +72,9 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     let key = RuleKey::of(rule, mistakes);
     let quotas = mistakes.list("quota", &rule.quota.0, |Parsed(quota)| quota.clone());
     let has_quotas = !quotas.is_empty();
-    let mut span = |field: &str, Field(span): &Given<Parsed<_>>| match &span.as_ref()?.0 {
-        Ok(span) => Some(*span),
-        Err(problem) => {
-            mistakes.add(field, problem);
-            None
-        }
+    let mut span = |field: &str, span: &Given<Parsed<_>>| {
+        let spans = mistakes.list(field, span.0.as_slice(), |Parsed(span)| span.clone());
+        spans.first().copied()
     };
     let mut reserves = [0.0; 5];
     for (&priority, &part) in &rule.reserve.0 {

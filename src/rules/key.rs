@@ -1,5 +1,9 @@
 //! The key of a rule: [`KeyPart`].
 
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
 use super::conditions::{Matched, parse_header_name};
 use super::error::Mistakes;
 use super::rule::Rule;
@@ -60,8 +64,9 @@ enum Part {
 impl RuleKey {
     pub(super) fn of(rule: &Rule, mistakes: &mut Mistakes) -> Self {
         let proxies = mistakes.list("trusted_proxies", &rule.trusted_proxies.0, |network| {
-            parse_network(network).map(|_| network)
+            parse_network(network)
         });
+        let proxies = proxies.into();
         let mut given = Vec::new();
         let mut parts = mistakes.list("key", &rule.key.0, |part| {
             if given.contains(&part) {
@@ -85,15 +90,11 @@ impl RuleKey {
         } else if !Share::is_weight(weight) {
             mistakes.add("weight", format!("{weight} is not from 1 to 65,535"));
         }
-        let share = rule.share.0.as_ref();
-        let share = share.map(|part| Part::of(part, rule, &proxies));
-        let share = share.transpose().unwrap_or_else(|problem| {
-            mistakes.add("share", problem);
-            None
-        });
+        let share = rule.share.0.as_slice();
+        let share = mistakes.list("share", share, |part| Part::of(part, rule, &proxies));
         Self {
             parts,
-            share,
+            share: share.into_iter().next(),
             weight,
         }
     }
@@ -121,17 +122,14 @@ impl RuleKey {
 }
 
 impl Part {
-    fn of(part: &KeyPart, rule: &Rule, proxies: &[&String]) -> Result<Self, String> {
+    fn of(part: &KeyPart, rule: &Rule, proxies: &Arc<[IpNet]>) -> Result<Self, String> {
         Ok(match part {
             KeyPart::Host => Self::Host,
             KeyPart::Route if rule.path.0.is_empty() => {
                 return Err("the rule has no `path` whose template could be the key".into());
             }
             KeyPart::Route => Self::Route,
-            KeyPart::ClientIp => {
-                let client_ip = key::client_ip().trusted_proxies(proxies);
-                Self::ClientIp(client_ip.map_err(|error| error.to_string())?)
-            }
+            KeyPart::ClientIp => Self::ClientIp(key::client_ip().trusting(proxies.clone())),
             KeyPart::BearerToken => Self::Header(key::bearer_token()),
             KeyPart::Header(name) => Self::Header(key::header(parse_header_name(name)?)),
             KeyPart::HashedHeader(name) => {
