@@ -19,57 +19,42 @@
 //! | [`faults`] | what happens when Redis fails |
 //! | [`protocol`] | the protocol between a process and the store, and how it is checked |
 
-// If a link is defined twice, the first definition counts: here, the items of this crate and pictures as data URIs come
-// before the definitions at the end of a page, which are for readers of the file.
+/// Makes a module of each page. If a link is defined twice, the first definition counts: here, the items of this crate come
+/// before the definitions at the end of a page, which are for readers of the file.
+macro_rules! pages {
+    ($($(#[$attribute:meta])* $page:ident)+) => {$(
+        #[doc = include_str!("docs/links.md")]
+        $(#[$attribute])*
+        #[doc = include_str!(concat!("docs/", stringify!($page), ".md"))]
+        pub mod $page {}
+    )+};
+}
+
+pages! {
+    // Pictures are data URIs.
+    #[doc = include_str!("docs/plots/data-uris.md")]
+    algorithms
+    choosing
+    comparison
+    concurrency
+    exactness
+    faults
+    llm
+    performance
+    priorities
+    protocol
+    #[cfg(feature = "redis")]
+    redis
+    scaling
+    #[cfg(feature = "test-util")]
+    testing
+    troubleshooting
+}
+
+// The tests package compiles the examples of these pages.
 #[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/plots/data-uris.md")]
-#[doc = include_str!("docs/algorithms.md")]
-pub mod algorithms {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/choosing.md")]
-pub mod choosing {}
-#[doc = include_str!("docs/comparison.md")]
-pub mod comparison {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/concurrency.md")]
-pub mod concurrency {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/exactness.md")]
-pub mod exactness {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/faults.md")]
-pub mod faults {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/llm.md")]
-pub mod llm {}
-#[doc = include_str!("docs/links.md")]
-// The tests package compiles its examples.
 #[cfg_attr(not(doctest), doc = include_str!("docs/migrating.md"))]
 pub mod migrating {}
 #[doc = include_str!("docs/links.md")]
-// The tests package compiles its examples.
 #[cfg_attr(not(doctest), doc = include_str!("docs/ordering.md"))]
 pub mod ordering {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/performance.md")]
-pub mod performance {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/priorities.md")]
-pub mod priorities {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/protocol.md")]
-pub mod protocol {}
-#[cfg(feature = "redis")]
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/redis.md")]
-pub mod redis {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/scaling.md")]
-pub mod scaling {}
-#[cfg(feature = "test-util")]
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/testing.md")]
-pub mod testing {}
-#[doc = include_str!("docs/links.md")]
-#[doc = include_str!("docs/troubleshooting.md")]
-pub mod troubleshooting {}
