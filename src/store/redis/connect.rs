@@ -3,7 +3,7 @@
 use tokio::runtime::Handle;
 
 use super::RedisStore;
-use super::servers::Servers;
+use super::servers::{self, Servers};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -35,7 +35,7 @@ impl RedisStore {
     /// Fails if the URL is invalid, if the server cannot be reached within 2 s, if it refuses the user, the password
     /// or the database, and outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        Self::open(Servers::at(url)?).await
+        Self::open(servers::at(url)?).await
     }
 
     /// Does not wait for a connection to the server at this URL, so that a process starts while Redis is out. The first call
@@ -64,7 +64,7 @@ impl RedisStore {
     ///
     /// Fails if the URL is invalid.
     pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::on(Servers::at(url)?))
+        Ok(Self::on(servers::at(url)?))
     }
 
     /// Connects to the cluster that the servers at these URLs are part of.
@@ -91,7 +91,7 @@ impl RedisStore {
     pub async fn connect_cluster<U: AsRef<str>>(
         nodes: impl IntoIterator<Item = U>,
     ) -> Result<Self, StoreError> {
-        Self::open(Servers::cluster(nodes)?).await
+        Self::open(servers::cluster(nodes)?).await
     }
 
     /// Connects to the primary that the sentinels at these URLs name.
@@ -122,7 +122,7 @@ impl RedisStore {
         sentinels: impl IntoIterator<Item = U>,
         primary: &str,
     ) -> Result<Self, StoreError> {
-        Self::open(Servers::by_sentinels(sentinels, primary)?).await
+        Self::open(servers::by_sentinels(sentinels, primary)?).await
     }
 
     pub(super) async fn open(servers: Servers) -> Result<Self, StoreError> {

@@ -1,12 +1,14 @@
 //! Stores on clients and connections of the crate `redis`, version 1.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 use redis::{Client, Pipeline};
 use tokio::time::{Duration, Instant};
 
 use super::RedisStore;
-use super::servers::{Answers, Servers, Topology, send};
+use super::servers::{self, Answers, Topology, send};
 use crate::store::StoreError;
 
 impl RedisStore {
@@ -31,7 +33,7 @@ impl RedisStore {
     ///
     /// Fails like [`connect`](Self::connect).
     pub async fn connect_with(client: Client) -> Result<Self, StoreError> {
-        Self::open(Servers::of(client.get_connection_info().clone())).await
+        Self::open(servers::of(client.get_connection_info().clone())).await
     }
 
     /// Connects to a cluster by clients, for your own certificates. Only the address is used of all but the first.
@@ -45,7 +47,7 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         let infos = clients.into_iter();
         let infos = infos.map(|client| client.get_connection_info().clone());
-        Self::open(Servers::cluster_at(infos.collect())?).await
+        Self::open(servers::cluster_at(infos.collect())?).await
     }
 
     /// Connects by a sentinel client, for your own certificates. It has to ask for the primary,
@@ -58,7 +60,7 @@ impl RedisStore {
     pub async fn connect_sentinel_with(
         client: redis::sentinel::SentinelClient,
     ) -> Result<Self, StoreError> {
-        Self::open(Servers::by_sentinel_client(client)).await
+        Self::open(servers::by_sentinel_client(client)).await
     }
 }
 
@@ -66,7 +68,7 @@ impl From<ConnectionManager> for RedisStore {
     /// A store on a connection of yours. Both the manager's response timeout and the store's apply. The store
     /// receives no nudges, and needs scripts.
     fn from(redis: ConnectionManager) -> Self {
-        Self::on(Servers::on(UserConnection(redis)))
+        Self::on(Arc::new(UserConnection(redis)))
     }
 }
 
@@ -76,7 +78,7 @@ impl From<MultiplexedConnection> for RedisStore {
     fn from(mut redis: MultiplexedConnection) -> Self {
         // Deadlines bound every call.
         redis.set_response_timeout(Duration::MAX);
-        Self::on(Servers::on(UserConnection(redis)))
+        Self::on(Arc::new(UserConnection(redis)))
     }
 }
 

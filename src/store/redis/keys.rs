@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::servers::Servers;
 use super::{RedisStore, names};
 use crate::key::Key;
 use crate::store::StoreError;
@@ -56,7 +56,7 @@ impl RedisStore {
             return Ok([self.clone()].into());
         }
         let store = |primary| Self {
-            servers: Servers::on(primary),
+            servers: Arc::new(primary),
             ..self.clone()
         };
         Ok(primaries.into_iter().map(store).collect())

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Done, NamedCall, Reading, RedisStore, naming, strange};
+use super::{Done, NamedCall, Reading, RedisStore, naming, servers, strange};
 use crate::algorithm::State;
 use crate::backoff;
 use crate::policy::Policy;
@@ -96,7 +96,7 @@ impl RedisStore {
         let NamedCall { name, call } = named;
         let exclusive = match self.scripting {
             true => None,
-            false => Some(self.servers.exclusive(name, deadline).await?),
+            false => Some(servers::exclusive(&self.servers, name, deadline).await?),
         };
         let is_reused = exclusive.as_ref().is_some_and(|it| it.is_reused);
         let (mut servers, mut pipe) = (&*self.servers, Pipeline::new());

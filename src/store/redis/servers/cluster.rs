@@ -56,38 +56,36 @@ struct Map {
     by_slot: Vec<Option<Node>>,
 }
 
-impl Servers {
-    /// The cluster that the servers at these URLs are part of. All its servers are connected to with the user, the
-    /// password and the TLS settings of the first URL.
-    pub(crate) fn cluster<U: AsRef<str>>(
-        urls: impl IntoIterator<Item = U>,
-    ) -> Result<Self, StoreError> {
-        let infos = urls.into_iter().map(|url| target::info(url.as_ref()));
-        Self::cluster_at(infos.collect::<Result<_, _>>()?)
-    }
+/// The cluster that the servers at these URLs are part of. All its servers are connected to with the user, the
+/// password and the TLS settings of the first URL.
+pub(crate) fn cluster<U: AsRef<str>>(
+    urls: impl IntoIterator<Item = U>,
+) -> Result<Servers, StoreError> {
+    let infos = urls.into_iter().map(|url| target::info(url.as_ref()));
+    cluster_at(infos.collect::<Result<_, _>>()?)
+}
 
-    /// The cluster that the servers at these addresses are part of. Only the address is used of all but the first.
-    pub(crate) fn cluster_at(infos: Vec<ConnectionInfo>) -> Result<Self, StoreError> {
-        let seeds: Option<Vec<_>> = infos.iter().map(address).collect();
-        let info = infos.into_iter().next();
-        let (Some(seeds), Some(info)) = (seeds, info) else {
-            let none = "a cluster needs the URL of at least one server, each with a host";
-            return Err(StoreError::new(none).invalid_url());
-        };
-        let mut map = Map {
-            info,
-            seeds: seeds.clone(),
-            nodes: HashMap::new(),
-            by_slot: vec![None; SLOTS.into()],
-        };
-        for seed in seeds {
-            map.node(seed);
-        }
-        Ok(Self::on(Cluster {
-            map: Arc::new(Mutex::new(map)),
-            updates: Attempts::new(LEAST_AGE),
-        }))
+/// The cluster that the servers at these addresses are part of. Only the address is used of all but the first.
+pub(crate) fn cluster_at(infos: Vec<ConnectionInfo>) -> Result<Servers, StoreError> {
+    let seeds: Option<Vec<_>> = infos.iter().map(address).collect();
+    let info = infos.into_iter().next();
+    let (Some(seeds), Some(info)) = (seeds, info) else {
+        let none = "a cluster needs the URL of at least one server, each with a host";
+        return Err(StoreError::new(none).invalid_url());
+    };
+    let mut map = Map {
+        info,
+        seeds: seeds.clone(),
+        nodes: HashMap::new(),
+        by_slot: vec![None; SLOTS.into()],
+    };
+    for seed in seeds {
+        map.node(seed);
     }
+    Ok(Arc::new(Cluster {
+        map: Arc::new(Mutex::new(map)),
+        updates: Attempts::new(LEAST_AGE),
+    }))
 }
 
 impl Cluster {

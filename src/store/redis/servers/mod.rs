@@ -11,7 +11,6 @@
 //! | `subscription` | nudges |
 //! | `errors` | what an error means to the caller |
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,9 +21,14 @@ use self::node::Node;
 use self::target::Target;
 use crate::store::StoreError;
 
+#[cfg(feature = "redis-cluster")]
+pub(crate) use self::cluster::{cluster, cluster_at};
 #[cfg(feature = "redis-1")]
 pub(crate) use self::connection::send;
 pub(crate) use self::errors::refused;
+pub(crate) use self::node::exclusive;
+#[cfg(feature = "redis-sentinel")]
+pub(crate) use self::sentinel::{by_sentinel_client, by_sentinels};
 pub(crate) use self::subscription::Subscription;
 
 mod attempts;
@@ -46,8 +50,7 @@ mod tests;
 ///
 /// Connections are made on first use, on the runtime of the caller. If that runtime shuts down, the next call makes
 /// new ones.
-#[derive(Clone)]
-pub(crate) struct Servers(Arc<dyn Topology>);
+pub(crate) type Servers = Arc<dyn Topology>;
 
 /// The answer to one command.
 #[derive(Debug, Clone)]
@@ -149,36 +152,21 @@ pub(crate) trait Topology: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// False for a connection that was handed in, which cannot be shared with [`exclusive`] calls.
+    fn makes_connections(&self) -> bool {
+        self.any_node().is_some()
+    }
+
     /// Notes which keys moved, according to an answer of this server.
     fn note(&self, _node: &Node, _answer: &Answers) {}
 }
 
-impl Deref for Servers {
-    type Target = dyn Topology;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
+/// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or `unix:///run/redis.sock`.
+pub(crate) fn at(url: &str) -> Result<Servers, StoreError> {
+    Ok(of(target::info(url)?))
 }
 
-impl Servers {
-    /// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or
-    /// `unix:///run/redis.sock`.
-    pub(crate) fn at(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::of(target::info(url)?))
-    }
-
-    /// The server at this address, with certificates and settings that no URL has.
-    pub(crate) fn of(info: ConnectionInfo) -> Self {
-        Self::on(Node::new(Target::at(info)))
-    }
-
-    /// False for a connection that was handed in, which cannot be shared with [`exclusive`](Self::exclusive) calls.
-    pub(crate) fn makes_connections(&self) -> bool {
-        self.any_node().is_some()
-    }
-
-    pub(crate) fn on(topology: impl Topology + 'static) -> Self {
-        Self(Arc::new(topology))
-    }
+/// The server at this address, with certificates and settings that no URL has.
+pub(crate) fn of(info: ConnectionInfo) -> Servers {
+    Arc::new(Node::new(Target::at(info)))
 }

@@ -134,42 +134,40 @@ impl Node {
     }
 }
 
-impl Servers {
-    /// A connection for one caller, to the server that holds the Redis key `name`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no connection until the deadline, and for a connection that was handed in.
-    pub(crate) async fn exclusive(
-        &self,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<Exclusive, StoreError> {
-        let node = self.node(name, deadline).await?;
-        // Only while the shared connection works, so that its pauses bound the number of attempts.
-        let shared = node.shared(deadline).await?;
-        let idle = {
-            let mut idle = shared.idle.lock();
-            idle.retain(Connection::is_usable);
-            idle.pop()
-        };
-        let is_reused = idle.is_some();
-        let connection = match idle {
-            Some(idle) => idle,
-            None => {
-                let begun = Instant::now();
-                let opened = Connection::open(node.target(), deadline).await;
-                opened.inspect_err(|_| node.replace(shared.number, Some(begun.elapsed())))?
-            }
-        };
-        Ok(Exclusive {
-            connection,
-            shared,
-            node,
-            servers: self.clone(),
-            is_reused,
-        })
-    }
+/// A connection for one caller, to the server that holds the Redis key `name`.
+///
+/// # Errors
+///
+/// Fails if there is no connection until the deadline, and for a connection that was handed in.
+pub(crate) async fn exclusive(
+    servers: &Servers,
+    name: &str,
+    deadline: Instant,
+) -> Result<Exclusive, StoreError> {
+    let node = servers.node(name, deadline).await?;
+    // Only while the shared connection works, so that its pauses bound the number of attempts.
+    let shared = node.shared(deadline).await?;
+    let idle = {
+        let mut idle = shared.idle.lock();
+        idle.retain(Connection::is_usable);
+        idle.pop()
+    };
+    let is_reused = idle.is_some();
+    let connection = match idle {
+        Some(idle) => idle,
+        None => {
+            let begun = Instant::now();
+            let opened = Connection::open(node.target(), deadline).await;
+            opened.inspect_err(|_| node.replace(shared.number, Some(begun.elapsed())))?
+        }
+    };
+    Ok(Exclusive {
+        connection,
+        shared,
+        node,
+        servers: servers.clone(),
+        is_reused,
+    })
 }
 
 impl Exclusive {

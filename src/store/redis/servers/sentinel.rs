@@ -13,46 +13,44 @@ use super::node::Node;
 use super::target::{Target, info, prepare_tls, tcp_settings};
 use crate::store::StoreError;
 
-impl Servers {
-    /// The primary that the sentinels at these URLs name.
-    ///
-    /// `primary` is its name, such as `mymaster`, or a URL with that name as its host, such as
-    /// `rediss://user:password@mymaster/2`. The settings in the sentinels' URLs apply to the sentinels only.
-    pub(crate) fn by_sentinels<U: AsRef<str>>(
-        sentinels: impl IntoIterator<Item = U>,
-        primary: &str,
-    ) -> Result<Self, StoreError> {
-        let sentinels = sentinels.into_iter().map(|url| info(url.as_ref()));
-        let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
-        let (name, node) = match primary.contains("://") {
-            true => named(&info(primary)?)?,
-            false => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
-        };
-        let node = Some(node.set_tcp_settings(tcp_settings()));
-        let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
-        // The URLs are valid by now, so that the cause quotes none.
-        let invalid = "the sentinels are invalid: pass at least one URL, all of one kind";
-        let client = client.map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
-        Ok(Self::by_sentinel_client(client))
-    }
+/// The primary that the sentinels at these URLs name.
+///
+/// `primary` is its name, such as `mymaster`, or a URL with that name as its host, such as
+/// `rediss://user:password@mymaster/2`. The settings in the sentinels' URLs apply to the sentinels only.
+pub(crate) fn by_sentinels<U: AsRef<str>>(
+    sentinels: impl IntoIterator<Item = U>,
+    primary: &str,
+) -> Result<Servers, StoreError> {
+    let sentinels = sentinels.into_iter().map(|url| info(url.as_ref()));
+    let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
+    let (name, node) = match primary.contains("://") {
+        true => named(&info(primary)?)?,
+        false => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
+    };
+    let node = Some(node.set_tcp_settings(tcp_settings()));
+    let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
+    // The URLs are valid by now, so that the cause quotes none.
+    let invalid = "the sentinels are invalid: pass at least one URL, all of one kind";
+    let client = client.map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
+    Ok(by_sentinel_client(client))
+}
 
-    /// The primary that this client finds, for each connection. It has to ask for [`SentinelServerType::Master`].
-    pub(crate) fn by_sentinel_client(client: SentinelClient) -> Self {
-        prepare_tls();
-        let client = Arc::new(Mutex::new(client));
-        let find = move || {
-            let client = client.clone();
-            async move { client.lock().await.async_get_client().await }.boxed()
-        };
-        Self::on(Node::new(Target {
-            find: Box::new(find),
-            // An attempt connects to a sentinel and twice to the server.
-            timeout: Duration::from_secs(5),
-            is_known_by_address: true,
-            host: String::new(),
-            number: 0,
-        }))
-    }
+/// The primary that this client finds, for each connection. It has to ask for [`SentinelServerType::Master`].
+pub(crate) fn by_sentinel_client(client: SentinelClient) -> Servers {
+    prepare_tls();
+    let client = Arc::new(Mutex::new(client));
+    let find = move || {
+        let client = client.clone();
+        async move { client.lock().await.async_get_client().await }.boxed()
+    };
+    Arc::new(Node::new(Target {
+        find: Box::new(find),
+        // An attempt connects to a sentinel and twice to the server.
+        timeout: Duration::from_secs(5),
+        is_known_by_address: true,
+        host: String::new(),
+        number: 0,
+    }))
 }
 
 /// The name in place of a host, and the settings.

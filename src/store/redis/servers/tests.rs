@@ -7,8 +7,9 @@ use redis::{Pipeline, Value};
 use tokio::runtime::{self, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{CommandAnswer, Servers, refused};
+use super::{CommandAnswer, Servers, exclusive, refused};
 use crate::store::StoreError;
+use crate::store::redis::servers;
 
 use support::errors::until_ok;
 use support::proxy::Proxy;
@@ -59,7 +60,7 @@ fn refusal(answered: &CommandAnswer) -> StoreError {
 fn proxied() -> (RedisServer, Proxy, Servers) {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.port());
-    let servers = Servers::at(&proxy.url()).unwrap();
+    let servers = servers::at(&proxy.url()).unwrap();
     (server, proxy, servers)
 }
 
@@ -84,13 +85,13 @@ async fn connects_once_for_concurrent_first_calls_and_not_before() {
 #[tokio::test]
 async fn the_server_number_is_that_of_the_process_or_0_without_the_right_to_ask() {
     let mut server = RedisServer::start();
-    let [one, other] = [(); 2].map(|()| Servers::at(&server.url()).unwrap());
+    let [one, other] = [(); 2].map(|()| servers::at(&server.url()).unwrap());
     let before = get(&one).await.unwrap().origin;
     let same = get(&other).await.unwrap().origin;
     assert_eq!(before.server, same.server);
     server.command::<()>(&["ACL", "SETUSER", "poor", "on", ">word", "~*", "+get"]);
     let url = server.url().replace("redis://", "redis://poor:word@");
-    let poor = get(&Servers::at(&url).unwrap()).await.unwrap();
+    let poor = get(&servers::at(&url).unwrap()).await.unwrap();
     assert_eq!((poor.origin.server, poor.value), (0, Value::Nil));
     server.restart();
     let after = get_until_up(&one).await.origin;

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::*;
 use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
-use crate::store::redis::servers::{AnswerOrigin, Servers};
+use crate::store::redis::servers::{self, AnswerOrigin};
 use crate::store::redis::{Reading, RedisStore};
 use support::command_stats::CommandStats;
 
 fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::on(Servers::at(&server.url()).unwrap());
+    let store = RedisStore::on(servers::at(&server.url()).unwrap());
     store.timeout(Duration::from_secs(10))
 }
 

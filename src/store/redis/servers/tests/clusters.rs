@@ -11,7 +11,7 @@ fn value(text: &str) -> Value {
 #[tokio::test]
 async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     let cluster = Cluster::start_with(0);
-    let servers = Servers::cluster(cluster.urls()).unwrap();
+    let servers = servers::cluster(cluster.urls()).unwrap();
     let [a, other, _] = cluster.keys_of_each();
     let (from, to) = (cluster.primary_of(&a), cluster.primary_of(&other));
     let is_near = |it: &String| slot_of(it) != slot_of(&a) && cluster.primary_of(it) == from;

@@ -52,10 +52,10 @@ fn errors_of_servers_are_distinguished() {
 fn servers_need_a_valid_url() {
     let none: [&str; 0] = [];
     for error in [
-        Servers::at("http://host/").err(),
-        Servers::cluster(none).err(),
-        Servers::cluster(["unix:///socket"]).err(),
-        Servers::by_sentinels(none, "primary").err(),
+        servers::at("http://host/").err(),
+        servers::cluster(none).err(),
+        servers::cluster(["unix:///socket"]).err(),
+        servers::by_sentinels(none, "primary").err(),
     ] {
         let error = error.unwrap();
         assert!(error.is_invalid_url() && !error.is_outage());

@@ -4,7 +4,7 @@ use super::super::Topology as _;
 use super::*;
 
 async fn take(servers: &Servers) -> super::super::node::Exclusive {
-    servers.exclusive("key", soon()).await.unwrap()
+    exclusive(servers, "key", soon()).await.unwrap()
 }
 
 #[tokio::test]
