@@ -32,6 +32,7 @@
 //! | has no key for another cause | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
 //! | costs 0, or more than the quotas allow at once | 400, with the reason |
 //! | cannot be decided, as the store fails | by the [`FailureMode`]: 503 without the reason, or the service's |
+//! | loses its place while the handler runs, under [`Lost::Abort`](crate::Lost::Abort) | 503 without the reason, whatever the failure mode |
 //! | is exempt | the service's, as it is |
 //!
 //! The body is `application/problem+json` ([RFC 9457]), or [whatever you answer](crate::ThrottleLayer::refusal).

@@ -25,7 +25,8 @@ pub struct Refused {
 impl Refused {
     /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](crate::ErrorKind::QueueFull), the request
     /// [has no key](crate::ErrorKind::NoKey), an [empty one](crate::ErrorKind::EmptyKey) or an
-    /// [invalid cost](crate::ErrorKind::InvalidCost), or the [store](Error::is_store) did not answer, which clients need not know.
+    /// [invalid cost](crate::ErrorKind::InvalidCost), the [store](Error::is_store) did not answer, or the request has
+    /// [lost its place](crate::ErrorKind::LostPlace). Clients need not know the last two.
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -70,7 +71,7 @@ impl Refused {
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full; 503 or
     /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy); 503 if the store
-    /// does not answer; 400 if the cost can never depart; 400, 401 or 500 without a key, by the [cause](crate::key::NoKeyCause).
+    /// does not answer or the place is lost; 400 if the cost can never depart; 400, 401 or 500 without a key, by the [cause](crate::key::NoKeyCause).
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
