@@ -6,7 +6,7 @@
 //! | reader | what it reads |
 //! | --- | --- |
 //! | [`Headers`] | `Retry-After`, `RateLimit`, and what came before it, such as `X-RateLimit-Remaining` |
-//! | [`NoFeedback`] | nothing |
+//! | `()` | nothing |
 //! | a closure | [whatever it knows of](Feedback#closures) |
 //!
 //! ```
@@ -92,10 +92,7 @@ pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>) -> Option<Charge> {
 }
 
 /// Reads nothing, so that the response can be of any type.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoFeedback;
-
-impl<R> Feedback<R> for NoFeedback {
+impl<R> Feedback<R> for () {
     fn read(&self, _: &R) -> Advice {
         Advice::none()
     }

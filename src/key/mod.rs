@@ -276,17 +276,13 @@ impl<K: Into<Key>> From<Option<K>> for Extracted {
 /// let everything = key::constant("github");
 /// assert_eq!(everything.extract(&"any request"), Extracted::Key("github".into()));
 /// ```
-pub fn constant(text: impl Into<Key>) -> Constant {
-    Constant(text.into())
+pub fn constant(text: impl Into<Key>) -> Key {
+    text.into()
 }
 
-/// Gives every request the same key; made by [`constant`].
-#[derive(Debug, Clone)]
-#[must_use = "an extractor does nothing until a request is given to it"]
-pub struct Constant(Key);
-
-impl<R> KeyExtractor<R> for Constant {
+/// Gives every request this key; see [`constant`].
+impl<R> KeyExtractor<R> for Key {
     fn extract(&self, _: &R) -> Extracted {
-        Extracted::Key(self.0.clone())
+        Extracted::Key(self.clone())
     }
 }

@@ -10,12 +10,12 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
-use super::report::{Admission, InExtensions, NoReport, Report};
+use super::report::{Admission, InExtensions, Report};
 use super::service::{SharedLayer, Throttle};
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
 use crate::cost::{Cost, RequestOptions};
-use crate::feedback::{self, Advice, Applying, Feedback, Headers, NoFeedback};
+use crate::feedback::{self, Advice, Applying, Feedback, Headers};
 use crate::key::{KeyExtractor, With};
 use crate::limiter::{ByRules, Limiter};
 use crate::priority::{Priority, Share};
@@ -307,13 +307,13 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     }
 
     /// Reads no limits from responses.
-    pub fn without_feedback(self) -> ThrottleLayer<K, Outbound<R, NoFeedback>> {
-        self.feedback(NoFeedback)
+    pub fn without_feedback(self) -> ThrottleLayer<K, Outbound<R, ()>> {
+        self.feedback(())
     }
 
     /// Adds nothing to responses and reads nothing from them, so that they can be of any type.
-    pub fn unreported(self) -> ThrottleLayer<K, Outbound<NoReport, NoFeedback>> {
-        self.report(NoReport).without_feedback()
+    pub fn unreported(self) -> ThrottleLayer<K, Outbound<(), ()>> {
+        self.report(()).without_feedback()
     }
 }
 

@@ -16,7 +16,7 @@ pub use self::{
     body::HeldBody,
     future::ResponseFuture,
     layer::{Outbound, ThrottleLayer},
-    report::{Admission, InExtensions, NoReport, Report},
+    report::{Admission, InExtensions, Report},
     service::{Shared, SharedLayer, Throttle},
 };
 

@@ -115,10 +115,7 @@ impl Report<reqwest::Response> for InExtensions {
 }
 
 /// Reports nothing, so that the response can be of any type. The request is in progress until the response.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoReport;
-
-impl<R> Report<R> for NoReport {
+impl<R> Report<R> for () {
     type Response = R;
 
     fn report(&self, response: R, _: Option<Admission>) -> R {

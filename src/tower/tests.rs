@@ -16,7 +16,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use super::ThrottleLayer;
 use super::inbound::{FailureMode, InboundLayer, Refused};
 use crate::acquire::{Error, ErrorKind};
-use crate::key::{Constant, constant};
+use crate::key::{Key, constant};
 use crate::limiter::Limiter;
 use crate::policy::Lost;
 use crate::quota::Quota;
@@ -37,7 +37,7 @@ fn aborting() -> (FailingStore, Limiter) {
     (store, limiter.unwrap())
 }
 
-fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
+fn inbound(limiter: &Limiter) -> InboundLayer<Key> {
     ThrottleLayer::new(limiter.clone()).inbound(constant("a"), FailureMode::Open)
 }
 

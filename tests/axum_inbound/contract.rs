@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::{Request, Response, StatusCode};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
-use tower_throttle::key::{self, Constant, Extracted, KeyExtractor, header};
+use tower_throttle::key::{self, Extracted, Key, KeyExtractor, header};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
@@ -19,7 +19,7 @@ fn per_second(limit: u32) -> Limiter {
     build(limiter::per_second(limit))
 }
 
-fn inbound(limiter: &Limiter) -> InboundLayer<Constant> {
+fn inbound(limiter: &Limiter) -> InboundLayer<Key> {
     ThrottleLayer::new(limiter.clone()).inbound(key::constant("all"), FailureMode::Closed)
 }
 
