@@ -24,9 +24,9 @@ const X_RATE_LIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limi
 const X_RATE_LIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// How a key stands.
+/// What is left of the quotas for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Headroom {
     /// How much more of each unit may be spent, at least.
     pub(super) remaining: Costs,
     /// By when more may, at the latest, if that is known.
@@ -38,11 +38,11 @@ pub(super) struct Standing {
 pub(super) fn write_rate_limit(
     headers: &mut HeaderMap,
     policy: &Policy,
-    standing: Option<Standing>,
+    headroom: Option<Headroom>,
 ) {
     let described = policy.header.get_or_init(|| describe(policy));
     headers.append(RATE_LIMIT_POLICY, described.clone());
-    if let Some(Standing { remaining, more }) = standing {
+    if let Some(Headroom { remaining, more }) = headroom {
         let mut list = ListSerializer::new();
         for ((name, unit, limit), remaining) in whole(policy).zip(remaining.0) {
             // A client may well count what is spent as the difference of the two.
@@ -60,9 +60,9 @@ pub(super) fn write_rate_limit(
 
 /// Writes `X-RateLimit-Limit`, `-Remaining` and `-Reset`. They have room for one policy: fields that are there stay if
 /// they leave less.
-pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, standing: Standing) {
+pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, headroom: Headroom) {
     let limit = limits(policy).0[0];
-    let remaining = standing.remaining.0[0].min(limit);
+    let remaining = headroom.remaining.0[0].min(limit);
     if let Some(theirs) = headers.get(X_RATE_LIMIT_REMAINING) {
         let theirs = theirs.to_str().ok().and_then(|it| it.parse::<u64>().ok());
         if theirs.is_none_or(|theirs| theirs <= remaining.into()) {
@@ -71,7 +71,7 @@ pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, stand
     }
     headers.insert(X_RATE_LIMIT_LIMIT, limit.into());
     headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
-    match standing.more {
+    match headroom.more {
         Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
         None => headers.remove(X_RATE_LIMIT_RESET),
     };
@@ -166,8 +166,8 @@ mod tests {
         parts.build().unwrap()
     }
 
-    fn standing(remaining: u32, millis: u64) -> Standing {
-        Standing {
+    fn headroom(remaining: u32, millis: u64) -> Headroom {
+        Headroom {
             remaining: remaining.into(),
             more: Some(Duration::from_millis(millis)),
         }
@@ -210,10 +210,10 @@ mod tests {
     fn limits_are_added_to_those_that_are_there() {
         let mut headers = HeaderMap::new();
         let client = policy("client", "10/s + 5_000/h");
-        write_rate_limit(&mut headers, &client, Some(standing(3, 1_001)));
+        write_rate_limit(&mut headers, &client, Some(headroom(3, 1_001)));
         let route = policy("route", "1/s gcra burst=20");
-        write_rate_limit(&mut headers, &route, Some(standing(19, 1)));
-        let units = Standing {
+        write_rate_limit(&mut headers, &route, Some(headroom(19, 1)));
+        let units = Headroom {
             remaining: Costs([4, 50, 0, 0]),
             more: None,
         };
@@ -223,8 +223,8 @@ mod tests {
             Some(units),
         );
         let places = policy("p", "8 concurrent");
-        write_rate_limit(&mut headers, &places, Some(standing(3, 1)));
-        // An unknown standing is left out.
+        write_rate_limit(&mut headers, &places, Some(headroom(3, 1)));
+        // If it is unknown what is left, the field is missing.
         write_rate_limit(&mut headers, &policy("other", "10/s"), None);
         let expected = r#""client";r=3;t=2 "route";r=1;t=1 "a";r=4, "a:tokens";r=50 "p";r=3"#;
         assert_eq!(values(&headers, "ratelimit"), expected);
@@ -246,12 +246,12 @@ mod tests {
 
     #[test]
     fn the_older_fields_hold_the_limit_that_leaves_less() {
-        let ten = (policy("", "10/s gcra burst=20"), standing(15, 999));
-        let hundred = (policy("", "100/m"), standing(40, 60_000));
+        let ten = (policy("", "10/s gcra burst=20"), headroom(15, 999));
+        let hundred = (policy("", "100/m"), headroom(40, 60_000));
         for limits in [[&ten, &hundred], [&hundred, &ten]] {
             let mut headers = HeaderMap::new();
-            for (policy, standing) in limits {
-                write_x_rate_limit(&mut headers, policy, *standing);
+            for (policy, headroom) in limits {
+                write_x_rate_limit(&mut headers, policy, *headroom);
             }
             assert_eq!(values(&headers, "x-ratelimit-limit"), "10");
             assert_eq!(values(&headers, "x-ratelimit-remaining"), "10");

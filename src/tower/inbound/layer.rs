@@ -10,7 +10,7 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use tower_service::Service;
 
-use super::headers::{Standing, write_rate_limit, write_retry_after, write_x_rate_limit};
+use super::headers::{Headroom, write_rate_limit, write_retry_after, write_x_rate_limit};
 use super::problem::ProblemDetails;
 use super::refused::{FailureMode, Refusal, Refused};
 use crate::acquire::{Acquire, Cause, Error};
@@ -306,12 +306,12 @@ impl<F> Inbound<F> {
         let counts = charge_when.is_none_or(|charge_when| charge_when(head));
         if permit.is_counted() {
             let policy = &permit.handle.policy();
-            let standing = Standing {
+            let headroom = Headroom {
                 remaining: permit.granted.remaining.left,
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
             };
-            self.write(&mut head.headers, policy, Some(standing));
+            self.write(&mut head.headers, policy, Some(headroom));
         }
         // A layer outside may charge in the same units.
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
@@ -328,7 +328,7 @@ impl<F> Inbound<F> {
     fn explain(&self, refused: Refused, head: &mut Parts) {
         let headers = &mut head.headers;
         let (delay, policy) = (refused.delay(), refused.policy());
-        let standing = refused.error.snapshot().map(|snapshot| Standing {
+        let headroom = refused.error.snapshot().map(|snapshot| Headroom {
             remaining: match policy.has_units() {
                 // Other units than the one that refuses it may be left.
                 true => snapshot.remaining.left,
@@ -337,7 +337,7 @@ impl<F> Inbound<F> {
             // It is not known when requests in progress end.
             more: delay.filter(|_| !refused.is_busy()),
         });
-        self.write(headers, policy, standing);
+        self.write(headers, policy, headroom);
         if let Some(delay) = delay
             && refused.is_enforced
             && self.options.retry_after
@@ -354,14 +354,14 @@ impl<F> Inbound<F> {
         head.extensions.insert(refused);
     }
 
-    fn write(&self, headers: &mut HeaderMap, policy: &Policy, standing: Option<Standing>) {
+    fn write(&self, headers: &mut HeaderMap, policy: &Policy, headroom: Option<Headroom>) {
         if self.options.rate_limit_headers {
-            write_rate_limit(headers, policy, standing);
+            write_rate_limit(headers, policy, headroom);
         }
         if self.options.x_rate_limit_headers
-            && let Some(standing) = standing
+            && let Some(headroom) = headroom
         {
-            write_x_rate_limit(headers, policy, standing);
+            write_x_rate_limit(headers, policy, headroom);
         }
     }
 }
