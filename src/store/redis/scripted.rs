@@ -78,15 +78,14 @@ impl RedisStore {
                 }
                 let (origin, call) = (answer.origin, &calls[places.start]);
                 let counters = call.call.policy.counters();
-                let read = match answer.into_value() {
-                    // The next call counts on the new server, and finds out what was lost.
-                    Ok(_) if call.is_strict() && origin.server != server => {
+                let read = answer.into_value().and_then(|value| {
+                    if call.is_strict() && origin.server != server {
+                        // The next call counts on the new server, and finds out what was lost.
                         let error = "the call was answered by a new redis server";
-                        Err(StoreError::new(error).outcome_unknown())
+                        return Err(StoreError::new(error).outcome_unknown());
                     }
-                    Ok(value) => wire::answers(&value, places.len(), counters).ok_or_else(strange),
-                    Err(error) => Err(error),
-                };
+                    wire::answers(&value, places.len(), counters).ok_or_else(strange)
+                });
                 let (now, answers) = match read {
                     Ok(read) => read,
                     Err(error) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use hashbrown::{HashMap, HashSet};
 use redis::{Cmd, ConnectionAddr, ConnectionInfo, Pipeline};
 use tokio::time::Instant;
@@ -110,8 +110,7 @@ impl Cluster {
     /// Takes the map of the first server that answers, of those that are known and the seeds.
     async fn update(self) -> Result<(), StoreError> {
         let nodes = self.map.lock().in_random_order();
-        let answers = nodes.into_iter().map(|it| ask(it).boxed());
-        let mut answers = stream::iter(answers).buffer_unordered(ASKED_AT_ONCE);
+        let mut answers = stream::iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
         let mut why = errors::unreachable();
         while let Some(answer) = answers.next().await {
             match answer {
