@@ -217,7 +217,7 @@ impl Dispatcher {
     }
 
     /// Calls the store, and awaits the reply in a task of its own.
-    fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply<Answered>) {
+    fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply) {
         let begun = Instant::now();
         let called = catch_unwind(AssertUnwindSafe(call));
         let Ok(mut reply) = called else {

@@ -184,7 +184,7 @@ impl Remote {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn reply(&self, answered: impl FnOnce() -> Answered) -> Reply<Answered> {
+    fn reply(&self, answered: impl FnOnce() -> Answered) -> Reply {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let jitter = Duration::from_millis(calls * 37 % (self.jitter + 1));
         let (sent, half) = (Instant::now() - jitter, self.round_trip / 2);
@@ -241,14 +241,14 @@ impl Remote {
 }
 
 impl Store for Remote {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         if *self.fault.lock() == Fault::ReadOnly {
             return Reply::ready(Err(StoreError::new("the store accepts no writes")));
         }
         self.reply(|| self.execute(calls))
     }
 
-    fn ping(&self, key: &Key) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply {
         self.reply(|| self.memory.ping(key).take_ready().unwrap().unwrap())
     }
 

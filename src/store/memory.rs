@@ -191,7 +191,7 @@ impl Shard {
 }
 
 impl Store for MemoryStore {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         let sent = Instant::now();
         let at_first = (self.0.clock)(sent, 0);
         let mut now = at_first;
@@ -212,7 +212,7 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn ping(&self, _key: &Key) -> Reply<Answered> {
+    fn ping(&self, _key: &Key) -> Reply {
         self.call(Vec::new())
     }
 }

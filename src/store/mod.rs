@@ -81,7 +81,7 @@ mod reply;
 /// }
 ///
 /// impl Store for Database {
-///     fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+///     fn call(&self, calls: Vec<Call>) -> Reply {
 ///         let table = self.0.clone();
 ///         Reply::pending(async move {
 ///             let sent = Instant::now();
@@ -96,7 +96,7 @@ mod reply;
 ///         })
 ///     }
 ///
-///     fn ping(&self, _key: &Key) -> Reply<Answered> {
+///     fn ping(&self, _key: &Key) -> Reply {
 ///         self.call(Vec::new())
 ///     }
 /// }
@@ -119,7 +119,7 @@ pub trait Store: Any + Debug + Send + Sync {
     /// # Errors
     ///
     /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered>;
+    fn call(&self, calls: Vec<Call>) -> Reply;
 
     /// Reads the clock of the shard that holds this key. The limiter measures round trips by it, and probes a shard that
     /// is out.
@@ -127,7 +127,7 @@ pub trait Store: Any + Debug + Send + Sync {
     /// # Errors
     ///
     /// The reply fails if the shard does not answer.
-    fn ping(&self, key: &Key) -> Reply<Answered>;
+    fn ping(&self, key: &Key) -> Reply;
 
     /// The most calls that the store gets at once. The limiter sends more of them in several batches at the same time,
     /// and waits for the answers to a whole batch. Default: 64.

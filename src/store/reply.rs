@@ -4,24 +4,27 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::Answered;
 use crate::error::StoreError;
 
 /// The answer of a store: there already, or under way.
-pub struct Reply<T>(Stage<T>);
+pub struct Reply(Stage);
 
-enum Stage<T> {
-    Ready(Option<Result<T, StoreError>>),
-    Pending(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+type Answer = Result<Answered, StoreError>;
+
+enum Stage {
+    Ready(Option<Answer>),
+    Pending(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
-impl<T> Reply<T> {
+impl Reply {
     /// An answer that is there already.
-    pub fn ready(answer: Result<T, StoreError>) -> Self {
+    pub fn ready(answer: Answer) -> Self {
         Self(Stage::Ready(Some(answer)))
     }
 
     /// The answer, if it is there already.
-    pub(crate) fn take_ready(&mut self) -> Option<Result<T, StoreError>> {
+    pub(crate) fn take_ready(&mut self) -> Option<Answer> {
         match &mut self.0 {
             Stage::Ready(answer) => answer.take(),
             Stage::Pending(_) => None,
@@ -29,13 +32,13 @@ impl<T> Reply<T> {
     }
 
     /// The answer that this future will give.
-    pub fn pending(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
+    pub fn pending(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self(Stage::Pending(Box::pin(answer)))
     }
 }
 
-impl<T: Unpin> Future for Reply<T> {
-    type Output = Result<T, StoreError>;
+impl Future for Reply {
+    type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
@@ -45,7 +48,7 @@ impl<T: Unpin> Future for Reply<T> {
     }
 }
 
-impl<T> fmt::Debug for Reply<T> {
+impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Reply")
     }

@@ -145,7 +145,7 @@ impl FailingStore {
         self.script.lock().pings
     }
 
-    fn reply(&self, is_ping: bool, calls: Vec<Call>) -> Reply<Answered> {
+    fn reply(&self, is_ping: bool, calls: Vec<Call>) -> Reply {
         let (fault, latency) = {
             let mut script = self.script.lock();
             (script.next(is_ping), script.latency)
@@ -188,11 +188,11 @@ impl Script {
 }
 
 impl Store for FailingStore {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         self.reply(false, calls)
     }
 
-    fn ping(&self, _key: &Key) -> Reply<Answered> {
+    fn ping(&self, _key: &Key) -> Reply {
         self.reply(true, Vec::new())
     }
 }

@@ -85,7 +85,7 @@ impl Bench {
         self.check(0, || self.store.ping(key)).await
     }
 
-    async fn check(&self, operations: usize, call: impl FnOnce() -> Reply<Answered>) -> Answered {
+    async fn check(&self, operations: usize, call: impl FnOnce() -> Reply) -> Answered {
         let before = Instant::now();
         let answered = match call().await {
             Ok(answered) => answered,

@@ -246,7 +246,7 @@ impl Inner {
 }
 
 impl Store for Values {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         let (sent, this) = (Instant::now(), &self.0);
         let read = |call: &Call| this.value(&this.place(call.key(), call.policy()));
         if this.fault == "reads and writes apart" {
@@ -282,7 +282,7 @@ impl Store for Values {
         Reply::ready(Ok(self.answered(sent, answers)))
     }
 
-    fn ping(&self, _key: &Key) -> Reply<Answered> {
+    fn ping(&self, _key: &Key) -> Reply {
         Reply::ready(Ok(self.answered(Instant::now(), Vec::new())))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Nudge, RedisStore, Reply, Store, StoreError};
+use tower_throttle::store::{Call, Nudge, RedisStore, Reply, Store, StoreError};
 use tower_throttle::{Limiter, Permit, Quota};
 
 use crate::fault::Fault;
@@ -169,7 +169,7 @@ struct Counted<S> {
 }
 
 impl<S: Store> Store for Counted<S> {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         self.tally.one(Count::Calls);
         let (reply, tally) = (self.store.call(calls), self.tally.clone());
         Reply::pending(async move {
@@ -181,7 +181,7 @@ impl<S: Store> Store for Counted<S> {
         })
     }
 
-    fn ping(&self, key: &Key) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply {
         self.tally.one(Count::Calls);
         self.store.ping(key)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_throttle::key::Key;
-use tower_throttle::store::{Answered, Call, Reply, Store};
+use tower_throttle::store::{Call, Reply, Store};
 use tower_throttle::test_util::ManualClock;
 
 use crate::prelude::*;
@@ -35,13 +35,13 @@ fn shard(key: &str) -> usize {
 }
 
 impl Store for Sharded {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         let of = |call: &Call| shard(call.key().as_str());
         assert!(calls.iter().all(|call| of(call) == of(&calls[0])));
         self.0[of(&calls[0])].call(calls)
     }
 
-    fn ping(&self, key: &Key) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply {
         self.0[shard(key.as_str())].ping(key)
     }
 

@@ -175,7 +175,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn call(&self, calls: Vec<Call>) -> Reply<Answered> {
+    fn call(&self, calls: Vec<Call>) -> Reply {
         let this = self.clone();
         let named = calls.into_iter().map(|call| NamedCall {
             name: this.name(&call.key, call.policy.name()),
@@ -188,7 +188,7 @@ impl Store for RedisStore {
         })
     }
 
-    fn ping(&self, key: &Key) -> Reply<Answered> {
+    fn ping(&self, key: &Key) -> Reply {
         let this = self.clone();
         let name = this.name(key, None);
         Reply::pending(async move { this.call_all(&name, &[]).await })
