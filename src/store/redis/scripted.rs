@@ -120,12 +120,9 @@ impl RedisStore {
     /// The calls, as far as they may share script calls.
     fn groups(&self, calls: &[NamedCall]) -> Vec<Group> {
         let name = calls.first().map_or("", |named| &named.name);
-        // In a cluster, the keys of a script have to be in one slot.
-        let most = match self.servers.slot_suffix(name).is_empty() {
-            true => MOST_KEYS,
-            false => 1,
-        };
         let shard = self.servers.shard(name);
+        // In a cluster, no shard is 0, and the keys of a script have to be in one slot.
+        let most = if shard == 0 { MOST_KEYS } else { 1 };
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));
         let mut spare = Writer::default();
         for (place, NamedCall { call, .. }) in calls.iter().enumerate() {
