@@ -229,7 +229,7 @@ impl Limiter {
             quotas: quotas.into_iter().collect(),
             ..handle.policy().parts.clone()
         };
-        handle.set_plan(parts.plan()?);
+        handle.set_policy(parts.build()?.into());
         Ok(())
     }
 

@@ -17,7 +17,7 @@ mod parts;
 
 pub use self::outage::{Lost, Outage, Recovery};
 
-pub(crate) use self::parts::{Plan, PolicyParts, name_problem};
+pub(crate) use self::parts::{PolicyParts, name_problem};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
@@ -36,6 +36,8 @@ pub struct Policy {
     counters: SmallVec<[Counter; 1]>,
     /// Policies of the same number have the same counters.
     number: u64,
+    /// Holds instead while the store is out, if anything departs then.
+    pub(crate) fallback: Option<Arc<Self>>,
     /// The header field that describes the policy, once a response needs it.
     pub(crate) header: OnceLock<HeaderValue>,
 }

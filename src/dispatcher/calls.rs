@@ -111,7 +111,7 @@ impl Dispatcher {
         let mut takes = Vec::with_capacity(queues.len());
         for (_, queue) in queues {
             if let Some(error) = outage
-                && queue.handle.load().fallback.is_none()
+                && queue.handle.load().policy.fallback.is_none()
             {
                 queue.update(|queue| queue.out(error, begun));
             } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
@@ -154,7 +154,7 @@ impl Dispatcher {
         let (current, guard) = (handle.current(), handle.guard.current_micros());
         current.count(&mut locked);
         let (policy, clock, round_trip) = match outage {
-            Some(_) => (current.fallback.clone()?, &self.fallback.clock, 0),
+            Some(_) => (current.policy.fallback.clone()?, &self.fallback.clock, 0),
             None => {
                 let round_trip = handle.guard.round_trip().as_micros() as u64;
                 (current.policy.clone(), &self.clock, round_trip)

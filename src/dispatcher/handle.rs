@@ -25,7 +25,7 @@ use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::{Key, NoKey, NoKeyCause};
 use crate::lock::{Loaded, Mutex, Replaceable};
-use crate::policy::{Plan, Policy, Recovery};
+use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
 use crate::store::{Answered, Call, Operation, Store as _};
@@ -63,8 +63,6 @@ pub(crate) struct Handle {
 pub(crate) struct Current {
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: CounterSet,
-    /// Holds while the store is out, if anything departs then.
-    pub(crate) fallback: Option<Arc<Policy>>,
     pub(crate) telemetry: Telemetry,
 }
 
@@ -121,13 +119,13 @@ impl Position {
 }
 
 impl Handle {
-    pub(crate) fn new(dispatcher: &Arc<Dispatcher>, plan: Plan) -> Arc<Self> {
+    pub(crate) fn new(dispatcher: &Arc<Dispatcher>, policy: Arc<Policy>) -> Arc<Self> {
         let denials = dispatcher.denials;
         let is_remote = dispatcher.embedded.is_none();
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
-            guard: Guard::new(plan.policy.guard()),
-            current: Replaceable::new(Current::new(plan, dispatcher, 0)),
+            guard: Guard::new(policy.guard()),
+            current: Replaceable::new(Current::new(policy, dispatcher, 0)),
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
@@ -164,17 +162,17 @@ impl Handle {
     }
 
     /// Replaces the policy, also for the requests that wait.
-    pub(crate) fn set_plan(&self, plan: Plan) {
-        if plan.policy.parts == self.policy().parts {
+    pub(crate) fn set_policy(&self, policy: Arc<Policy>) {
+        if policy == self.policy() {
             return;
         }
-        self.guard.set_floor(plan.policy.guard());
+        self.guard.set_floor(policy.guard());
         {
             let queues = self.queues.lock();
             let before = self.load();
-            let counts_like = plan.policy.counts_like(&before.policy);
+            let counts_like = policy.counts_like(&before.policy);
             let number = before.counters.number + u64::from(!counts_like);
-            let current = Current::new(plan, &self.dispatcher, number);
+            let current = Current::new(policy, &self.dispatcher, number);
             // The policy may have another label.
             let count = queues.len() as f64;
             current.telemetry.queues(count);
@@ -510,7 +508,7 @@ impl Handle {
         self.forget_denials(Some(key));
         current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
-        if let Some(policy) = &current.fallback {
+        if let Some(policy) = &current.policy.fallback {
             let store = &self.dispatcher.fallback.store;
             store.apply(key, policy, &operation, Instant::now()).1?;
         }
@@ -567,7 +565,7 @@ impl Handle {
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
         };
-        if let Some(policy) = &current.fallback
+        if let Some(policy) = &current.policy.fallback
             && self.dispatcher.outage(store.shard(key)).is_some()
         {
             let fallback = &self.dispatcher.fallback.store;
@@ -737,14 +735,12 @@ fn share_number(lanes: &Lanes, flow: u64) -> u64 {
 
 impl Current {
     /// `number` counts the policies so far that have started with new counters.
-    fn new(plan: Plan, dispatcher: &Dispatcher, number: u64) -> Self {
-        let Plan { policy, fallback } = plan;
+    fn new(policy: Arc<Policy>, dispatcher: &Dispatcher, number: u64) -> Self {
         let units = policy.units();
         Self {
             telemetry: Telemetry::new(dispatcher.telemetry.key_labels, &policy),
             policy,
             counters: CounterSet { number, units },
-            fallback,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::Quota;
 use crate::acquire::Acquire;
 use crate::algorithm::{Costs, Mode, Take};
 use crate::key::Key;
-use crate::policy::{Plan, PolicyParts, Recovery};
+use crate::policy::{PolicyParts, Recovery};
 use crate::priority::Rank;
 use crate::queue::{Answer, NEIGHBOURS, Refusal};
 use crate::store::{Answered, Call, Operation, Reply};
@@ -25,12 +25,12 @@ mod simulation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn plan(quotas: &str) -> Plan {
-    PolicyParts::of(quotas).plan().unwrap()
+fn policy(quotas: &str) -> Arc<Policy> {
+    PolicyParts::of(quotas).build().unwrap().into()
 }
 
 fn embedded(quotas: &str) -> Arc<Handle> {
-    process(&Arc::new(MemoryStore::new()), plan(quotas))
+    process(&Arc::new(MemoryStore::new()), policy(quotas))
 }
 
 impl Handle {
@@ -267,32 +267,32 @@ impl Store for Remote {
     }
 }
 
-/// A store 2 ms away, and a process with this plan.
-fn served(plan: Plan) -> (Arc<Remote>, Arc<Handle>) {
+/// A store 2 ms away, and a process with this policy.
+fn served(policy: Arc<Policy>) -> (Arc<Remote>, Arc<Handle>) {
     let store = Remote::new(Duration::from_millis(2));
-    let handle = process(&store, plan);
+    let handle = process(&store, policy);
     (store, handle)
 }
 
-fn process(store: &Arc<impl Store>, plan: Plan) -> Arc<Handle> {
+fn process(store: &Arc<impl Store>, policy: Arc<Policy>) -> Arc<Handle> {
     let settings = Settings {
         denials: Some(100),
         ..Settings::default()
     };
     let dispatcher = Dispatcher::new(store.clone(), "".into(), settings);
-    Handle::new(&dispatcher, plan)
+    Handle::new(&dispatcher, policy)
 }
 
 /// The places that are held in a store.
-async fn held(memory: &MemoryStore, plan: Plan) -> u32 {
-    let handle = process(&Remote::on(memory.clone(), Duration::ZERO), plan);
+async fn held(memory: &MemoryStore, policy: Arc<Policy>) -> u32 {
+    let handle = process(&Remote::on(memory.clone(), Duration::ZERO), policy);
     let snapshot = Acquire::new(handle, key()).peek().await.unwrap();
     snapshot.places().map_or(0, |it| it.held)
 }
 
 #[test]
 fn a_request_goes_on_after_its_runtime_has_shut_down() {
-    let (_, handle) = served(plan("1/s"));
+    let (_, handle) = served(policy("1/s"));
     let (first, second) = (new_runtime(), new_runtime());
     let mut waiting = Box::pin(async move {
         depart(&handle, 1).await.unwrap();

@@ -190,10 +190,10 @@ impl LimiterBuilder {
                 Kind::Ruled(Arc::new(Live::new(rules, dispatcher)))
             }
             None => {
-                let plan = self.parts.plan()?;
-                let label = plan.policy.label.clone();
+                let policy = self.parts.build()?;
+                let label = policy.label.clone();
                 let dispatcher = Dispatcher::new(store, label, self.settings);
-                Kind::Plain(Handle::new(&dispatcher, plan))
+                Kind::Plain(Handle::new(&dispatcher, policy.into()))
             }
         };
         Ok(Limiter { kind })

@@ -259,14 +259,14 @@ impl Now {
         let known = dispatcher.handles().into_iter();
         let by_name = |handle: Arc<Handle>| Some((handle.policy().name()?.to_owned(), handle));
         let known: HashMap<_, _> = known.filter_map(by_name).collect();
-        let handles = rules.plans().filter_map(|plan| {
-            let name = plan.policy.name()?.to_owned();
+        let handles = rules.policies().filter_map(|policy| {
+            let name = policy.name()?.to_owned();
             let handle = match known.get(&name) {
                 Some(handle) => {
-                    handle.set_plan(plan.clone());
+                    handle.set_policy(policy.clone());
                     handle.clone()
                 }
-                None => Handle::new(dispatcher, plan.clone()),
+                None => Handle::new(dispatcher, policy.clone()),
             };
             Some((name, handle))
         });
@@ -280,6 +280,6 @@ fn unlimited() -> Arc<Handle> {
     telemetry::unrecorded(|| {
         let store = Arc::new(MemoryStore::new());
         let dispatcher = Dispatcher::new(store, "".into(), Settings::default());
-        Handle::new(&dispatcher, Policy::unlimited())
+        Handle::new(&dispatcher, Policy::unlimited().into())
     })
 }

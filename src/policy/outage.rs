@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Plan, Policy, PolicyParts};
+use super::{Policy, PolicyParts};
 use crate::quota::{Algorithm, CONCURRENT, Quota};
 
 /// The treatment of requests while the store is out.
@@ -160,14 +160,14 @@ impl Outage {
 
 impl Policy {
     /// Lets everything depart at once.
-    pub(crate) fn unlimited() -> Plan {
+    pub(crate) fn unlimited() -> Self {
         let parts = PolicyParts {
             name: Some("exempt".to_owned()),
             quotas: [unlimited()].into_iter().collect(),
             is_exempt: true,
             ..PolicyParts::default()
         };
-        parts.plan().expect("the quota is valid")
+        parts.build().expect("the quota is valid")
     }
 }
 

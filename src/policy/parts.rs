@@ -38,22 +38,7 @@ pub(crate) struct PolicyParts {
     pub(crate) is_exempt: bool,
 }
 
-/// A valid policy, and the one that holds instead while the store is out, if there is one.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) fallback: Option<Arc<Policy>>,
-}
-
 impl PolicyParts {
-    /// The policy, and the one that holds instead while the store is out.
-    pub(crate) fn plan(self) -> Result<Plan, BuildError> {
-        let policy = Arc::new(self.build()?);
-        let fallback = policy.parts.outage.fallback(&policy.parts);
-        let fallback = fallback.map(Self::build).transpose()?.map(Arc::new);
-        Ok(Plan { policy, fallback })
-    }
-
     /// The first field that has another value than by default.
     pub(crate) fn first_set(&self) -> Option<&'static str> {
         let default = Self::default();
@@ -162,6 +147,7 @@ impl PolicyParts {
         if let Some(error) = self.flaws().into_iter().next() {
             return Err(error);
         }
+        let fallback = self.outage.fallback(&self).map(Self::build).transpose()?;
         // The quotas of several processes count the same departures, whatever their order.
         let mut sorted = self.quotas.clone();
         sorted.sort_by_cached_key(|quota| (quota.window(), quota.limit(), quota.to_string()));
@@ -190,6 +176,7 @@ impl PolicyParts {
             counters,
             default_costs: None,
             number: next_number(),
+            fallback: fallback.map(Arc::new),
             header: OnceLock::new(),
             parts: self,
         };

@@ -99,14 +99,14 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
             mistakes.add(error.field(), error.problem());
         }
     }
-    let plan = parts.plan().ok()?;
+    let policy = parts.build().ok()?;
     let cost = rule.cost.0.unwrap_or(1);
     // The rule says nothing of other units.
-    if let Err(problem) = plan.policy.costs_of(&cost.into(), Some(1)) {
+    if let Err(problem) = policy.costs_of(&cost.into(), Some(1)) {
         mistakes.add("cost", problem);
     }
     Some(Limit {
-        plan,
+        policy: policy.into(),
         key,
         cost,
         priority: rule.priority.0,

@@ -10,7 +10,7 @@ use super::key::RuleKey;
 use super::rule::Rule;
 use crate::cost::RequestOptions;
 use crate::key::{Authority, RequestHead, Ruled};
-use crate::policy::Plan;
+use crate::policy::Policy;
 use crate::priority::Priority;
 
 /// An ordered table of rules, in which a request falls under the first that matches it.
@@ -34,7 +34,7 @@ pub(super) struct Entry {
 /// The policy, the key and the options of a rule's requests.
 #[derive(Debug, PartialEq)]
 pub(super) struct Limit {
-    pub(super) plan: Plan,
+    pub(super) policy: Arc<Policy>,
     pub(super) key: RuleKey,
     pub(super) cost: u32,
     pub(super) priority: Option<Priority>,
@@ -87,10 +87,10 @@ impl Rules {
         self.0.iter().map(|entry| entry.name.as_deref())
     }
 
-    /// The plans of the rules that limit.
-    pub(crate) fn plans(&self) -> impl Iterator<Item = &Plan> {
+    /// The policies of the rules that limit.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
         let limits = self.0.iter().filter_map(|entry| entry.limit.as_ref());
-        limits.map(|limit| &limit.plan)
+        limits.map(|limit| &limit.policy)
     }
 
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
@@ -119,7 +119,7 @@ impl Rules {
             let missed = |reason: &dyn Fn() -> String| missed(place, reason);
             if let Some(matched) = entry.conditions.check(request, host, missed) {
                 let ruled = entry.limit.as_ref().map(|limit| Ruled {
-                    policy: limit.plan.policy.clone(),
+                    policy: limit.policy.clone(),
                     key: limit.key.extract(&matched),
                     cost: limit.cost,
                     options: RequestOptions {

@@ -79,7 +79,7 @@ fn places_that_were_lost_are_counted_again_when_the_store_is_back() {
 async fn a_request_waits_for_a_place_until_its_bound_and_no_longer() {
     let memory = MemoryStore::new();
     let store = || Remote::on(memory.clone(), SECOND / 500);
-    let new = || process(&store(), plan("1 concurrent"));
+    let new = || process(&store(), policy("1 concurrent"));
     let (first, second) = (new(), new());
     let place = Acquire::new(first, key()).await.unwrap().hold();
     for millis in [20, 60, 300] {
@@ -113,7 +113,7 @@ fn places_that_are_released_in_an_outage_are_free_when_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_process_with_many_keys_renews_them_in_few_calls() {
     let store = Remote::new(SECOND / 1_000);
-    let handle = process(&store, plan("9 concurrent lease=6s"));
+    let handle = process(&store, policy("9 concurrent lease=6s"));
     let mut places = Vec::new();
     for nth in 0..60 {
         pass(37).await;

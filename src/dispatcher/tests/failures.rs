@@ -3,10 +3,11 @@
 use super::*;
 use crate::algorithm::{Command, Mode, Taken};
 
-/// A plan that has this one while the store is out.
-fn with_fallback(plan: Plan, fallback: Plan) -> Plan {
-    let fallback = Some(fallback.policy);
-    Plan { fallback, ..plan }
+/// A policy that has this one while the store is out.
+fn with_fallback(policy: Arc<Policy>, fallback: Arc<Policy>) -> Arc<Policy> {
+    let mut policy = Arc::unwrap_or_clone(policy);
+    policy.fallback = Some(fallback);
+    policy.into()
 }
 
 fn pause(span: Duration) -> Command {
@@ -44,7 +45,7 @@ impl Remote {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
     for fault in [Fault::Reply, Fault::Panics] {
-        let (store, handle) = served(plan("10/s"));
+        let (store, handle) = served(policy("10/s"));
         depart(&handle, 1).await.unwrap();
         store.set(fault);
         let waiting = spawn(&handle, 1);
@@ -60,7 +61,7 @@ async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_key_or_does_not_answer_is_rarely_called() {
     for (fault, most) in [(Fault::Refuses, 2), (Fault::Silent, 20), (Fault::Short, 20)] {
-        let (store, handle) = served(plan("10/s"));
+        let (store, handle) = served(policy("10/s"));
         // The second refusal comes when the round trip is known.
         for _ in 0..2 {
             store.set(fault);
@@ -80,7 +81,7 @@ async fn a_store_that_refuses_a_key_or_does_not_answer_is_rarely_called() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_joins_as_an_outage_ends_is_served() {
-    let (_, handle) = served(plan("10/s"));
+    let (_, handle) = served(policy("10/s"));
     depart(&handle, 1).await.unwrap();
     let start = Instant::now();
     let waiting = spawn(&handle, 1);
@@ -96,7 +97,7 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
     // Departures within some seconds are recorded at the same time.
-    let (store, handle) = served(with_fallback(plan("2_000/h"), plan("2_000/h")));
+    let (store, handle) = served(with_fallback(policy("2_000/h"), policy("2_000/h")));
     for _ in 0..5 {
         depart(&handle, 1).await.unwrap();
     }
@@ -112,7 +113,7 @@ async fn a_grant_of_the_fallback_store_is_not_returned_to_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
-    let (store, handle) = served(with_fallback(plan("10/h"), plan("1/h")));
+    let (store, handle) = served(with_fallback(policy("10/h"), policy("1/h")));
     let granted = spawn(&handle, 1).await.unwrap().unwrap();
     // The answer to the call that grants the second is lost, and then the store is out.
     store.set(Fault::Reply);
@@ -133,8 +134,11 @@ async fn grants_of_the_store_are_returned_to_it_after_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
-    for plan in [plan("10/h"), with_fallback(plan("10/h"), plan("10/h"))] {
-        let (store, handle) = served(plan);
+    for policy in [
+        policy("10/h"),
+        with_fallback(policy("10/h"), policy("10/h")),
+    ] {
+        let (store, handle) = served(policy);
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(Fault::Out);
         handle.forfeit(&key(), granted);
@@ -150,12 +154,12 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
-    for (fault, plan) in [
-        (Fault::Out, plan("10/h")),
-        (Fault::Out, with_fallback(plan("10/h"), plan("10/h"))),
-        (Fault::ReadOnly, plan("10/h")),
+    for (fault, policy) in [
+        (Fault::Out, policy("10/h")),
+        (Fault::Out, with_fallback(policy("10/h"), policy("10/h"))),
+        (Fault::ReadOnly, policy("10/h")),
     ] {
-        let (store, handle) = served(plan);
+        let (store, handle) = served(policy);
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
         store.set(fault);
         handle.forfeit(&key(), granted);
@@ -170,7 +174,7 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
-    let (_, handle) = served(plan("2/h"));
+    let (_, handle) = served(policy("2/h"));
     depart(&handle, 1).await.unwrap();
     let granted = handle.wait(1, None).unwrap();
     pass(5).await;
@@ -188,8 +192,8 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
 async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after_it() {
     let mut strict = PolicyParts::of("10/m");
     strict.recovery = Recovery::Strict;
-    let plan = strict.plan().unwrap();
-    let (store, handle) = served(with_fallback(plan.clone(), plan));
+    let policy = Arc::new(strict.build().unwrap());
+    let (store, handle) = served(with_fallback(policy.clone(), policy));
     // The store may have lost what was there before: its key is in quarantine.
     depart(&handle, 1).await.unwrap();
     store.set(Fault::Out);
@@ -206,7 +210,7 @@ async fn strict_recovery_holds_up_neither_the_fallback_store_nor_the_store_after
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     let store = Remote::new(Duration::from_millis(100));
-    let handle = process(&store, plan("10/s"));
+    let handle = process(&store, policy("10/s"));
     depart(&handle, 1).await.unwrap();
     store.apply(&handle, &Operation::Control(pause(3_600 * SECOND)));
     let start = Instant::now();
@@ -220,7 +224,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
-    let (_, handle) = served(plan("100/s"));
+    let (_, handle) = served(policy("100/s"));
     let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
     let all = futures_util::future::join_all(all).await;
     assert!(all.iter().all(|departs| *departs));
@@ -231,7 +235,7 @@ async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
 #[tokio::test(start_paused = true)]
 async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() {
     const STUCK: usize = 3 * NEIGHBOURS;
-    let (_, handle) = served(plan("1000/h"));
+    let (_, handle) = served(policy("1000/h"));
     depart(&handle, 1).await.unwrap();
     let stuck = (0..STUCK).map(|_| handle.wait(1, None).unwrap());
     let _stuck: Vec<_> = stuck.collect();
@@ -243,7 +247,7 @@ async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() 
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_misses_its_turn_does_not_wait() {
-    let (store, handle) = served(plan("10/h"));
+    let (store, handle) = served(policy("10/h"));
     depart(&handle, 1).await.unwrap();
     let attempt = handle.ask(Mode::Try, 1, None).unwrap();
     pass(5).await;
@@ -258,7 +262,7 @@ async fn a_try_that_misses_its_turn_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_makes_no_estimate_late() {
     let store = Remote::new(Duration::from_millis(20));
-    let handle = process(&store, plan("1/140ms"));
+    let handle = process(&store, policy("1/140ms"));
     depart(&handle, 1).await.unwrap();
     pass(1_000).await;
     let now = Instant::now();

@@ -60,19 +60,22 @@ async fn ten_thousand_requests_wait_at_little_cost() {
     for bound in [None, Some(30 * SECOND)] {
         assert_eq!(wait_all(&embedded("500/s"), bound).await, MANY);
         let store = Remote::new(Duration::from_millis(20));
-        assert_eq!(wait_all(&process(&store, plan("500/s")), bound).await, MANY);
+        assert_eq!(
+            wait_all(&process(&store, policy("500/s")), bound).await,
+            MANY
+        );
         assert!(store.calls() <= 1_000, "{} calls", store.calls());
     }
     let store = Remote::new(Duration::from_millis(2));
     store.set(Fault::Out);
-    assert_eq!(wait_all(&process(&store, plan("500/s")), None).await, 0);
+    assert_eq!(wait_all(&process(&store, policy("500/s")), None).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     let begun = processor_time();
     let store = Remote::new(Duration::from_millis(20));
-    let handle = process(&store, plan("5_000/100s"));
+    let handle = process(&store, policy("5_000/100s"));
     let attempt = |_| handle.ask(Mode::Try, 1, None).unwrap();
     let tries: Vec<_> = (0..MANY).map(attempt).map(tokio::spawn).collect();
     let mut departed = 0;

@@ -5,10 +5,10 @@ use crate::acquire::Acquire;
 use crate::policy::{Lost, Outage};
 use crate::priority::Priority;
 
-fn aborting(quotas: &str) -> Plan {
+fn aborting(quotas: &str) -> Arc<Policy> {
     let mut parts = PolicyParts::of(quotas);
     parts.lost = Lost::Abort;
-    parts.plan().unwrap()
+    parts.build().unwrap().into()
 }
 
 #[tokio::test(start_paused = true)]
@@ -17,14 +17,14 @@ async fn work_goes_on_if_its_concurrency_limit_is_removed() {
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let work = tokio::spawn(place.run(pass(40_000)));
     pass(100).await;
-    handle.set_plan(aborting("100/s"));
+    handle.set_policy(aborting("100/s"));
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     work.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_renewed_after_an_outage_though_its_limiter_was_dropped() {
-    let (store, handle) = served(plan("2 concurrent lease=30s"));
+    let (store, handle) = served(policy("2 concurrent lease=30s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     drop(handle);
     // The renewal is due after 20 s at most.
@@ -55,7 +55,7 @@ fn work_goes_on_after_its_runtime_has_shut_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
-    let (store, handle) = served(plan("5 concurrent lease=3s + 20/s spacing"));
+    let (store, handle) = served(policy("5 concurrent lease=3s + 20/s spacing"));
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     pass(1_000).await;
     let take = || tokio::spawn(Acquire::new(handle.clone(), key()));
@@ -75,7 +75,7 @@ async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
 async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease() {
     let mut parts = PolicyParts::of("10 concurrent lease=3s");
     parts.outage = Outage::Local { share: 0.1 };
-    let (store, handle) = served(parts.plan().unwrap());
+    let (store, handle) = served(parts.build().unwrap().into());
     drop(Acquire::new(handle.clone(), key()).await.unwrap());
     pass(1_000).await;
     store.set(Fault::Out);
@@ -88,12 +88,12 @@ async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease(
 
 #[test]
 fn places_are_released_on_a_thread_without_a_runtime() {
-    let plan = plan("2 concurrent lease=30s");
-    let (store, handle) = served(plan.clone());
+    let policy = policy("2 concurrent lease=30s");
+    let (store, handle) = served(policy.clone());
     let take = async || Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let is_held = async || {
         pass(100).await;
-        held(&store.memory, plan.clone()).await
+        held(&store.memory, policy.clone()).await
     };
     let runtime = new_runtime();
     let place = runtime.block_on(take());
@@ -129,8 +129,8 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
 
 #[tokio::test(start_paused = true)]
 async fn one_lost_call_strands_no_places() {
-    let plan = plan("5 concurrent lease=30s");
-    let (store, handle) = served(plan.clone());
+    let policy = policy("5 concurrent lease=30s");
+    let (store, handle) = served(policy.clone());
     let mut places = Vec::new();
     for _ in 0..5 {
         places.push(Acquire::new(handle.clone(), key()).await.unwrap().hold());
@@ -142,7 +142,7 @@ async fn one_lost_call_strands_no_places() {
     pass(20).await;
     store.set(Fault::None);
     pass(3_000).await;
-    assert_eq!(held(&store.memory, plan.clone()).await, 0);
+    assert_eq!(held(&store.memory, policy.clone()).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
             network: Some(network.clone()),
             ..Remote::default()
         });
-        let handle = process(&store, plan("1 concurrent lease=30s"));
+        let handle = process(&store, policy("1 concurrent lease=30s"));
         drop(handle.wait(1, None));
         (store, handle)
     });
@@ -164,7 +164,7 @@ async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
     pass(10).await;
     let waiting = spawn(&other, 1);
     pass(10).await;
-    assert_eq!(held(&memory, plan("1 concurrent lease=30s")).await, 1);
+    assert_eq!(held(&memory, policy("1 concurrent lease=30s")).await, 1);
     store.set(Fault::None);
     cancelled.abort();
     let start = Instant::now();

@@ -27,7 +27,7 @@ fn returns(function: impl FnOnce() + Send + 'static) {
 fn a_runtime_with_waiting_requests_shuts_down() {
     returns(|| {
         for _ in 0..20 {
-            let (_, handle) = served(plan("1/100s"));
+            let (_, handle) = served(policy("1/100s"));
             let runtime = new_runtime();
             runtime.block_on(async {
                 for _ in 0..20 {
@@ -45,7 +45,7 @@ fn a_runtime_with_waiting_requests_shuts_down() {
 #[test]
 fn a_runtime_shuts_down_while_its_task_sends_a_call() {
     returns(|| {
-        let (store, handle) = served(plan("1/s"));
+        let (store, handle) = served(policy("1/s"));
         let (runtime, mut waiting) = (threads(1), None);
         runtime.block_on(async {
             depart(&handle, 1).await.unwrap();
@@ -64,7 +64,7 @@ fn a_runtime_shuts_down_while_its_task_sends_a_call() {
 #[test]
 fn a_runtime_without_a_timer_is_refused_at_once() {
     returns(|| {
-        let (_, handle) = served(plan("1/s"));
+        let (_, handle) = served(policy("1/s"));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let joined = runtime.block_on(async {
@@ -81,7 +81,7 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
 #[test]
 fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
     returns(|| {
-        let (store, handle) = served(plan("10/s"));
+        let (store, handle) = served(policy("10/s"));
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
         first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
@@ -103,7 +103,7 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
     returns(|| {
         for (round_trip, is_cancelled) in [(1, true), (100, true), (2, false)] {
             let store = Remote::new(Duration::from_millis(round_trip));
-            let handle = process(&store, plan("2/100ms"));
+            let handle = process(&store, policy("2/100ms"));
             let (stopped, other) = (new_runtime(), new_runtime());
             let join = || handle.wait(2, None);
             let mut waiting = None;
@@ -126,7 +126,7 @@ fn a_runtime_that_is_not_polled_holds_up_no_other() {
 #[test]
 fn the_task_that_watches_an_idle_one_ends() {
     returns(|| {
-        let (_, handle) = served(plan("10/s"));
+        let (_, handle) = served(policy("10/s"));
         let (idle, busy) = (new_runtime(), new_runtime());
         idle.block_on(async { depart(&handle, 1).await.unwrap() });
         busy.block_on(async {
@@ -178,7 +178,7 @@ fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
         // The lease ends long after the test.
         let handles = ["50 concurrent lease=10min", "20/20ms"].map(|quota| {
             let store = Remote::new(Duration::from_millis(1));
-            [process(&store, plan(quota)), embedded(quota)]
+            [process(&store, policy(quota)), embedded(quota)]
         });
         let mut tasks = Vec::new();
         for nth in 0..9_000_u32 {
@@ -227,7 +227,7 @@ fn no_request_is_forgotten_and_no_place_is_left_on_several_runtimes() {
 fn runtimes_that_take_turns_have_one_task_each() {
     returns(|| {
         let store = Remote::new(Duration::from_millis(1));
-        let handle = process(&store, plan("1000/s"));
+        let handle = process(&store, policy("1000/s"));
         let runtimes = [new_runtime(), new_runtime()];
         for round in 0..40 {
             runtimes[round % 2].block_on(async {

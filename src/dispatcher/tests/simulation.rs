@@ -226,7 +226,7 @@ impl Scenario {
 
     async fn run_all(&self) -> Outcome {
         let (memory, network, start) = (MemoryStore::new(), Network::default(), Instant::now());
-        let plan = self.parts.clone().plan().unwrap();
+        let policy = Arc::new(self.parts.clone().build().unwrap());
         let (mut tasks, mut processes) = (Vec::new(), Vec::new());
         for (number, it) in self.processes.iter().enumerate() {
             let store = Arc::new(Remote {
@@ -236,19 +236,19 @@ impl Scenario {
                 network: (!self.is_deaf).then(|| network.clone()),
                 ..Remote::default()
             });
-            let handle = process(&store, plan.clone());
+            let handle = process(&store, policy.clone());
             let ends = start + millis(it.killed.unwrap_or(1 << 40));
             for job in it.jobs.iter().cloned() {
                 tasks.push(tokio::spawn(job.run(number, handle.clone(), ends, start)));
             }
             tokio::spawn(it.clone().fail(store.clone(), start));
             if let Some((at, parts)) = self.change.clone() {
-                let (handle, plan) = (handle.clone(), plan.clone());
+                let (handle, policy) = (handle.clone(), policy.clone());
                 tokio::spawn(async move {
                     pass(at + 300 * number as u64).await;
-                    handle.set_plan(parts.plan().unwrap());
+                    handle.set_policy(parts.build().unwrap().into());
                     pass(2_000).await;
-                    handle.set_plan(plan);
+                    handle.set_policy(policy);
                 });
             }
             processes.push((store, handle));
@@ -271,7 +271,7 @@ impl Scenario {
             let is_idle = process.killed.is_some() || handle.queues() == 0;
             assert!(is_idle, "a queue is left");
         }
-        out.leaked = held(&memory, plan).await;
+        out.leaked = held(&memory, policy).await;
         out
     }
 }
