@@ -2,9 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{
-    Algorithm as _, Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reserves,
-};
+use super::{Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reserves};
 
 /// The least time in which a request without a place may get one, as far as answers say.
 const LEAST_BEYOND: u64 = 100_000;

@@ -45,7 +45,7 @@ use super::order::has_flow;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
     Announcement, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded,
-    State, Tag, Units, Window, number_units,
+    Size, State, Tag, Tally, Unit, Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
@@ -88,8 +88,8 @@ const RECORDED_BYTES: usize = 11;
 
 impl Window {
     /// The entries that its ring has room for. A script that needs more leaves the call to Rust.
-    fn room(&self) -> usize {
-        let (count, usual) = (self.log.len(), self.usual_entries() as usize);
+    fn room(&self, size: Size) -> usize {
+        let (count, usual) = (self.log.len(), self.usual_entries(size) as usize);
         let most = usual.max(count + count / 8).max(LEAST_ROOM);
         (2 * count).clamp(LEAST_ROOM, most).min(MOST_ENTRIES)
     }
@@ -98,124 +98,117 @@ impl Window {
 impl Counter {
     /// Its kind in the value.
     pub(crate) fn kind(&self) -> u8 {
-        match self {
-            Self::Window(it) => 1 + u8::from(it.has_ring),
-            Self::Gcra(it) if it.spaced => 6,
-            Self::Gcra(_) => 3,
-            Self::Fixed(it) if it.aligned => 4,
-            Self::Fixed(_) => 5,
-            Self::Concurrent(_) => 7,
+        match &self.tally {
+            Tally::Window(it) => 1 + u8::from(it.has_ring),
+            Tally::Gcra(it) if it.spaced => 6,
+            Tally::Gcra(_) => 3,
+            Tally::Fixed(it) if it.aligned => 4,
+            Tally::Fixed(_) => 5,
+            Tally::Concurrent(_) => 7,
         }
     }
 
     /// Its log, if that is a ring in the value.
     fn ring(&self) -> Option<&Window> {
-        match self {
-            Self::Window(it) if it.has_ring => Some(it),
+        match &self.tally {
+            Tally::Window(it) if it.has_ring => Some(it),
             _ => None,
         }
     }
 
     /// Its kind and its quota, as in the value.
     fn encode_quota(&self, out: &mut Writer) {
-        let (limit, window) = match self {
-            Self::Window(it) => (it.limit, it.window),
-            Self::Gcra(it) => (it.burst, it.interval),
-            Self::Fixed(it) => (it.limit, it.window),
-            Self::Concurrent(it) => (it.limit, it.lease),
-        };
-        out.put(QUOTA, [self.kind().into(), limit.into(), window]);
+        let Size { units, span } = self.size;
+        out.put(QUOTA, [self.kind().into(), units.into(), span]);
     }
 
     /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain (7).
     #[cfg(feature = "redis")]
     pub(crate) fn encode_terms(&self, out: &mut Writer) {
         self.encode_quota(out);
-        if let Self::Window(window) = self {
+        if let Tally::Window(window) = &self.tally {
             out.put([7], [window.grain]);
         }
     }
 
     fn encode(&self, out: &mut Writer) {
         self.encode_quota(out);
-        match self {
-            Self::Window(it) => {
+        match &self.tally {
+            Tally::Window(it) => {
                 out.put(LOG, [it.log.len() as u64, it.used]);
                 if it.has_ring {
                     let recorded = |entry: Option<&Entry>| entry.map_or(0, |it| it.recorded);
                     let (first, last) = (recorded(it.log.front()), recorded(it.log.back()));
-                    out.put(RING, [it.room() as u64, 0, first, 0, last]);
+                    out.put(RING, [it.room(self.size) as u64, 0, first, 0, last]);
                 }
             }
-            Self::Gcra(it) => out.put(GCRA, [it.due, it.last]),
-            Self::Fixed(it) => out.put(FIXED, [it.start, it.end, it.count.into(), it.last]),
-            Self::Concurrent(it) => out.put(HOLDERS, [it.holders.len() as u64]),
+            Tally::Gcra(it) => out.put(GCRA, [it.due, it.last]),
+            Tally::Fixed(it) => out.put(FIXED, [it.start, it.end, it.count.into(), it.last]),
+            Tally::Concurrent(it) => out.put(HOLDERS, [it.holders.len() as u64]),
         }
     }
 
     /// The counter, and where its entries are.
     fn decode(value: &mut Reader<'_>) -> Result<(Self, Entries), StoreError> {
-        let [kind, limit, window] = value.numbers(QUOTA)?;
-        let limit = limit as u32;
-        if limit == 0 || window == 0 {
+        let [kind, units, span] = value.numbers(QUOTA)?;
+        let units = units as u32;
+        if units == 0 || span == 0 {
             return Err(unrecognized());
         }
-        Ok(match kind {
+        let (unit, size) = (Unit::default(), Size { units, span });
+        let mut entries = Entries::default();
+        let tally = match kind {
             1 | 2 => {
-                let [entries, units] = value.numbers(LOG)?;
+                let [count, units] = value.numbers(LOG)?;
                 let (room, first) = if kind == 2 {
                     let [room, first, ..] = value.numbers(RING)?;
                     (room, first)
                 } else {
-                    (entries, 0)
+                    (count, 0)
                 };
-                if entries > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
+                if count > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
                     return Err(unrecognized());
                 }
-                let log = Log {
+                entries = Entries {
                     room: room as usize,
                     first: first as usize,
-                    entries: entries as usize,
+                    count: count as usize,
                     units,
                 };
-                let window = Window {
+                Tally::Window(Window {
                     has_ring: kind == 2,
-                    ..Window::new(limit, window)
-                };
-                (Self::Window(window), Entries::Log(log))
+                    ..Window::new(size)
+                })
             }
             3 | 6 => {
                 let [due, last] = value.numbers(GCRA)?;
-                let gcra = Gcra::new(limit, window, kind == 6);
-                (Self::Gcra(Gcra { due, last, ..gcra }), Entries::None)
+                let spaced = kind == 6;
+                Tally::Gcra(Gcra { spaced, due, last })
             }
             4 | 5 => {
                 let [start, end, count, last] = value.numbers(FIXED)?;
-                let fixed = Fixed {
+                Tally::Fixed(Fixed {
+                    aligned: kind == 4,
                     start,
                     end,
                     count: count as u32,
                     last,
-                    ..Fixed::new(limit, window, kind == 4)
-                };
-                (Self::Fixed(fixed), Entries::None)
+                })
             }
             7 => {
                 let [holders] = value.numbers(HOLDERS)?;
-                let concurrent = Concurrent::new(limit, window);
-                (
-                    Self::Concurrent(concurrent),
-                    Entries::Holders(holders as usize),
-                )
+                entries.count = holders as usize;
+                Tally::Concurrent(Concurrent::default())
             }
             _ => return Err(unrecognized()),
-        })
+        };
+        Ok((Self { unit, size, tally }, entries))
     }
 }
 
 /// The names of the units of these counters, as in calls and values. Empty if they count requests alone.
 pub(crate) fn unit_names(counters: &[Counter]) -> String {
-    let names = || counters.iter().map(|counter| counter.unit().name);
+    let names = || counters.iter().map(|counter| counter.unit.name);
     match names().all(|name| name == REQUESTS) {
         true => String::new(),
         false => names().collect::<Vec<_>>().join(" "),
@@ -297,8 +290,9 @@ impl State {
         }
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
-        for log in self.counters.iter().filter_map(Counter::ring) {
-            let end = out.0.len() + log.room() * RECORDED_BYTES;
+        let rings = self.counters.iter();
+        for (log, size) in rings.filter_map(|it| Some((it.ring()?, it.size))) {
+            let end = out.0.len() + log.room(size) * RECORDED_BYTES;
             encode_log(&mut out, log);
             out.0.resize(end, 0);
             room = TAIL_ROOM;
@@ -342,9 +336,9 @@ impl State {
         let announced = self.announced.iter();
         announced.for_each(|it| it.encode(amounts, &mut out));
         for counter in &self.counters {
-            match counter {
-                Counter::Window(log) if !log.has_ring => encode_log(&mut out, log),
-                Counter::Concurrent(it) => it.holders.iter().for_each(|it| {
+            match &counter.tally {
+                Tally::Window(log) if !log.has_ring => encode_log(&mut out, log),
+                Tally::Concurrent(it) => it.holders.iter().for_each(|it| {
                     out.put(HOLDER, [it.process, it.until, it.number, it.units.into()]);
                 }),
                 _ => {}
@@ -381,10 +375,10 @@ impl State {
             entries.push(its_entries);
         }
         for (entries, counter) in entries.iter().zip(&mut state.counters) {
-            if let (Entries::Log(log), Counter::Window(window)) = (entries, counter)
+            if let Tally::Window(window) = &mut counter.tally
                 && window.has_ring
             {
-                log.decode(&mut value, window)?;
+                entries.decode_log(&mut value, window)?;
             }
         }
         if state.counters.iter().any(|it| it.ring().is_some()) != tail.is_some() {
@@ -395,7 +389,7 @@ impl State {
             let [bytes] = tail.numbers([1])?;
             let names = str::from_utf8(tail.bytes(bytes as usize)?).unwrap_or_default();
             for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
-                counter.unit_mut().name = parse_unit(name).map_err(|_| unrecognized())?;
+                counter.unit.name = parse_unit(name).map_err(|_| unrecognized())?;
             }
             let is_former = announced == 0 && flags & HAS_HOLD == 0;
             if (number_units(&mut state.counters).len() > MOST_UNITS && !is_former)
@@ -452,12 +446,15 @@ impl State {
             state.announced.push(announced);
         }
         for (entries, counter) in entries.iter().zip(&mut state.counters) {
-            match (entries, counter) {
-                (Entries::Log(log), Counter::Window(window)) if !window.has_ring => {
-                    log.decode(&mut tail, window)?;
+            match &mut counter.tally {
+                Tally::Window(window) if !window.has_ring => {
+                    entries.decode_log(&mut tail, window)?;
                 }
-                (Entries::Holders(count), Counter::Concurrent(it)) => {
-                    it.holders = tail.list(*count, HOLDER)?.map(Holder::from).collect();
+                Tally::Concurrent(it) => {
+                    it.holders = tail
+                        .list(entries.count, HOLDER)?
+                        .map(Holder::from)
+                        .collect();
                 }
                 _ => {}
             }
@@ -477,27 +474,21 @@ fn encode_log(out: &mut Writer, window: &Window) {
     }
 }
 
-/// The entries of a counter that are not among its numbers.
-enum Entries {
-    None,
-    Log(Log),
-    /// So many.
-    Holders(usize),
-}
-
-/// Where the entries of a log are, and how many units precede the end of it.
-struct Log {
+/// The entries of a log or the holders of a counter, which are not among its numbers. For a log: where they are, and how many
+/// units precede the end of it.
+#[derive(Default)]
+struct Entries {
+    count: usize,
     room: usize,
     first: usize,
-    entries: usize,
     units: u64,
 }
 
-impl Log {
-    fn decode(&self, value: &mut Reader<'_>, window: &mut Window) -> Result<(), StoreError> {
+impl Entries {
+    fn decode_log(&self, value: &mut Reader<'_>, window: &mut Window) -> Result<(), StoreError> {
         let mut entries: Vec<_> = value.list(self.room, RECORDED)?.collect();
         entries.rotate_left(self.first);
-        entries.truncate(self.entries);
+        entries.truncate(self.count);
         entries.push([0, self.units]);
         for pair in entries.windows(2) {
             let [[recorded, before], [_, next]] = [pair[0], pair[1]];

@@ -1,16 +1,13 @@
 //! Limits of how many requests are in progress.
 
-use super::{Algorithm, Settlement, Terms, Unit};
+use super::{Algorithm, Settlement, Size, Take, Terms};
 
-/// A quota of `limit` units in progress at once.
+/// A quota of so many units in progress at once. The span of its size is the lease.
 ///
 /// Each process reports with each call how many units it holds, with those of its grants. So a lost call or answer strands
 /// nothing, and a process that dies strands its places until its lease ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Concurrent {
-    pub(super) unit: Unit,
-    pub(super) limit: u32,
-    pub(super) lease: u64,
     /// The process that has called last is the last one.
     pub(super) holders: Vec<Holder>,
     /// The units that were dropped by this call, as their leases had ended.
@@ -51,33 +48,26 @@ pub struct Occupancy {
 }
 
 impl Concurrent {
-    pub(crate) fn new(limit: u32, lease: u64) -> Self {
-        Self {
-            limit,
-            lease,
-            ..Self::default()
-        }
-    }
-
     /// The units that all processes hold.
     pub(super) fn held(&self) -> u64 {
         self.holders.iter().map(|it| u64::from(it.units)).sum()
     }
 
-    /// Returns true if a call with this number is older than the last one of the process.
-    pub(super) fn is_outdated(&self, process: u64, number: u64) -> bool {
+    /// The number of the last call of a process that holds units.
+    pub(super) fn last_call(&self, process: u64) -> Option<u64> {
         let mut holders = self.holders.iter();
-        number != 0 && holders.any(|it| it.process == process && it.number >= number)
+        holders.find(|it| it.process == process).map(|it| it.number)
     }
 
-    /// A process holds so many units at this call. Returns how many fewer that are than before.
-    pub(super) fn report(&mut self, process: u64, number: u64, units: u32, now: u64) -> u32 {
+    /// A process calls. Returns how many fewer units it holds than before.
+    pub(super) fn report(&mut self, take: &Take, until: u64) -> u32 {
+        let (process, units) = (take.process, take.holding.units);
         let place = self.holders.iter().position(|it| it.process == process);
         let before = place.map_or(0, |place| self.holders.remove(place).units);
         self.holders.push(Holder {
             process,
-            until: now + self.lease,
-            number,
+            until,
+            number: take.number,
             units,
         });
         before.saturating_sub(units)
@@ -90,13 +80,13 @@ impl Concurrent {
     }
 
     /// The units that are free.
-    pub(super) fn free(&self) -> u64 {
-        u64::from(self.limit).saturating_sub(self.held())
+    pub(super) fn free(&self, size: Size) -> u64 {
+        u64::from(size.units).saturating_sub(self.held())
     }
 
     /// Returns true if there is no room for a request, behind so many units.
-    pub(super) fn is_full(&self, ahead: u64, cost: u64) -> bool {
-        cost > 0 && ahead + cost > self.free()
+    pub(super) fn is_full(&self, size: Size, ahead: u64, cost: u64) -> bool {
+        cost > 0 && ahead + cost > self.free(size)
     }
 
     /// When the first lease ends of the processes other than the one that has called last.
@@ -120,49 +110,45 @@ impl Concurrent {
 }
 
 impl Algorithm for Concurrent {
-    fn drop_expired(&mut self, now: u64) {
+    fn drop_expired(&mut self, _size: Size, now: u64) {
         let before = self.held();
         self.holders.retain(|it| now < it.until);
         self.reclaimed = u32::try_from(before - self.held()).unwrap_or(u32::MAX);
     }
 
     /// A place may be released at any time, so the estimate lies right behind the horizon.
-    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
-        match self.is_full(ahead, cost) {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+        match self.is_full(size, ahead, cost) {
             true => from.max(terms.beyond()),
             false => from,
         }
     }
 
-    fn fits(&self, _at: u64, cost: u32, _terms: &Terms) -> u64 {
-        self.free() / u64::from(cost)
+    fn fits(&self, size: Size, _at: u64, cost: u32, _terms: &Terms) -> u64 {
+        self.free(size) / u64::from(cost)
     }
 
     /// The process that has called last holds more units.
-    fn take(&mut self, _at: u64, _recorded: u64, units: u32) {
+    fn take(&mut self, _size: Size, _at: u64, _recorded: u64, units: u32) {
         if let Some(last) = self.holders.last_mut() {
             last.units = last.units.saturating_add(units);
         }
     }
 
     /// Processes report what they hold.
-    fn settle(&mut self, _settled: &Settlement) {}
+    fn settle(&mut self, _size: Size, _settled: &Settlement) {}
 
-    fn expires(&self) -> u64 {
+    fn expires(&self, _size: Size) -> u64 {
         self.holders.iter().map(|it| it.until).max().unwrap_or(0)
     }
 
     /// It is not known when places are released.
-    fn resets(&self) -> u64 {
+    fn resets(&self, _size: Size) -> u64 {
         0
     }
 
     /// Requests in progress go on.
     fn clear(&mut self) {}
-
-    fn memory(&self) -> u64 {
-        self.lease
-    }
 }
 
 /// The number of processes that look for a place again and again if no nudges arrive.

@@ -1,6 +1,6 @@
 //! The fixed window: at most N units in each window, one window after the other.
 
-use super::{Algorithm, Settlement, Terms, Unit, span};
+use super::{Algorithm, Settlement, Size, Terms, span};
 
 /// A fixed window quota and its current window, in microseconds.
 ///
@@ -11,9 +11,6 @@ use super::{Algorithm, Settlement, Terms, Unit, span};
 /// No request is granted so late that it could depart in the next window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fixed {
-    pub(super) unit: Unit,
-    pub(super) limit: u32,
-    pub(super) window: u64,
     /// Windows begin at multiples of their length. Otherwise a window begins with the first request after the
     /// last one.
     pub(super) aligned: bool,
@@ -26,28 +23,26 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    pub(crate) fn new(limit: u32, window: u64, aligned: bool) -> Self {
+    pub(crate) fn new(aligned: bool) -> Self {
         Self {
-            limit,
-            window,
             aligned,
             ..Self::default()
         }
     }
 
-    /// Takes the numbers of another quota. The recorded units count for the window of the last one. The next window does not
+    /// Continues with another window. The recorded units count for the window of the last one. The next window does not
     /// begin earlier than a whole one from now: this one may have begun within an earlier window under that quota.
-    pub(super) fn continue_as(&mut self, quota: &Self, now: u64) {
-        if self.window != quota.window && self.count > 0 {
-            if self.aligned {
-                self.start = self.last - self.last % quota.window;
-                self.end = self.start + quota.window;
-            } else {
-                let is_over = self.last + quota.window <= now;
-                self.end = if is_over { self.last } else { now } + quota.window;
-            }
+    pub(super) fn continue_with(&mut self, Size { span: window, .. }: Size, now: u64) {
+        if self.count == 0 {
+            return;
         }
-        (self.limit, self.window) = (quota.limit, quota.window);
+        if self.aligned {
+            self.start = self.last - self.last % window;
+            self.end = self.start + window;
+        } else {
+            let is_over = self.last + window <= now;
+            self.end = if is_over { self.last } else { now } + window;
+        }
     }
 
     fn is_current(&self, at: u64) -> bool {
@@ -55,46 +50,46 @@ impl Fixed {
     }
 
     /// The units that the window of this time has left.
-    fn free(&self, at: u64) -> u64 {
+    fn free(&self, size: Size, at: u64) -> u64 {
         let used = if self.is_current(at) { self.count } else { 0 };
-        self.limit.saturating_sub(used).into()
+        size.units.saturating_sub(used).into()
     }
 
     /// The first time at which a request that departs then may be too late for its window.
-    fn closes(&self, at: u64) -> Option<u64> {
+    fn closes(&self, size: Size, at: u64) -> Option<u64> {
         if self.aligned {
-            Some(at - at % self.window + self.window)
+            Some(at - at % size.span + size.span)
         } else {
             // The first request may have departed at the start.
-            self.is_current(at).then_some(self.start + self.window)
+            self.is_current(at).then_some(self.start + size.span)
         }
     }
 }
 
 impl Algorithm for Fixed {
-    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
-        let most = u64::from(self.limit);
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+        let most = u64::from(size.units);
         let mut units = ahead + cost;
         let mut at = from.max(self.start);
         loop {
-            let begins = self.aligned && at.is_multiple_of(self.window);
+            let begins = self.aligned && at.is_multiple_of(size.span);
             let is_late = |closes: &u64| terms.recorded(at) >= *closes;
-            if let Some(closes) = self.closes(at).filter(is_late)
+            if let Some(closes) = self.closes(size, at).filter(is_late)
                 && !begins
             {
                 at = if self.aligned { closes } else { self.end };
                 continue;
             }
-            let free = self.free(at);
+            let free = self.free(size, at);
             if units <= free {
                 return at;
             }
             if free == most {
                 let rounds = (units - 1) / most;
                 return if self.aligned {
-                    at - at % self.window + span(rounds, self.window)
+                    at - at % size.span + span(rounds, size.span)
                 } else {
-                    at + span(rounds, self.window + terms.hold)
+                    at + span(rounds, size.span + terms.hold)
                 };
             }
             if units > most {
@@ -104,17 +99,17 @@ impl Algorithm for Fixed {
         }
     }
 
-    fn fits(&self, at: u64, cost: u32, _terms: &Terms) -> u64 {
-        self.free(at) / u64::from(cost)
+    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Terms) -> u64 {
+        self.free(size, at) / u64::from(cost)
     }
 
-    fn take(&mut self, at: u64, recorded: u64, units: u32) {
+    fn take(&mut self, size: Size, at: u64, recorded: u64, units: u32) {
         if !self.is_current(if self.aligned { recorded } else { at }) {
             (self.start, self.end) = if self.aligned {
-                let start = recorded - recorded % self.window;
-                (start, start + self.window)
+                let start = recorded - recorded % size.span;
+                (start, start + size.span)
             } else {
-                (at, recorded + self.window)
+                (at, recorded + size.span)
             };
             (self.count, self.last) = (0, 0);
         }
@@ -122,13 +117,13 @@ impl Algorithm for Fixed {
         self.last = self.last.max(recorded);
     }
 
-    fn settle(&mut self, settled: &Settlement) {
+    fn settle(&mut self, size: Size, settled: &Settlement) {
         let recorded = settled.recorded;
         let in_window = recorded >= self.start + u64::from(!self.aligned);
         if settled.difference > 0 && in_window {
             // The departure may have cost nothing so far.
             let units = u32::try_from(settled.difference).unwrap_or(u32::MAX);
-            self.take(recorded, recorded, units);
+            self.take(size, recorded, recorded, units);
             return;
         }
         if !in_window || recorded > self.last {
@@ -141,30 +136,22 @@ impl Algorithm for Fixed {
         }
         if self.count == 0 {
             self.end = self.start;
-        } else if recorded + self.window == self.end {
+        } else if recorded + size.span == self.end {
             // The request that began the window may not have departed: the window begins with another one, at the
             // latest with the last.
-            self.end = self.last + self.window;
+            self.end = self.last + size.span;
         }
     }
 
-    fn expires(&self) -> u64 {
+    fn expires(&self, _size: Size) -> u64 {
         self.end
     }
 
-    fn resets(&self) -> u64 {
+    fn resets(&self, _size: Size) -> u64 {
         if self.count > 0 { self.end } else { 0 }
     }
 
     fn clear(&mut self) {
-        let unit = self.unit;
-        *self = Self {
-            unit,
-            ..Self::new(self.limit, self.window, self.aligned)
-        };
-    }
-
-    fn memory(&self) -> u64 {
-        self.window
+        *self = Self::new(self.aligned);
     }
 }

@@ -1,8 +1,8 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A), spacing and the leaky bucket.
 
-use super::{Algorithm, Settlement, Terms, Unit, span};
+use super::{Algorithm, Settlement, Size, Terms, span};
 
-/// A quota of one unit per `interval`, of which `burst` may depart at once. In microseconds.
+/// A quota of one unit per interval, which is the span of its size. A burst of all its units may depart at once.
 ///
 /// `due` is the theoretical arrival time, counted from the latest moment of each departure.
 ///
@@ -11,10 +11,6 @@ use super::{Algorithm, Settlement, Terms, Unit, span};
 /// much earlier than it is recorded each of them does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gcra {
-    pub(super) unit: Unit,
-    /// The most that one request may cost.
-    pub(super) burst: u32,
-    pub(super) interval: u64,
     /// Whether a request of c units keeps c intervals free behind it, and none before it.
     pub(super) spaced: bool,
     pub(super) due: u64,
@@ -23,56 +19,49 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    pub(crate) fn new(burst: u32, interval: u64, spaced: bool) -> Self {
+    pub(crate) fn new(spaced: bool) -> Self {
         Self {
-            burst,
-            interval,
             spaced,
             ..Self::default()
         }
     }
 
-    /// Takes the numbers of another quota. It counts as if its burst were used up at the last departure, at most.
-    pub(super) fn continue_as(&mut self, quota: &Self) {
-        if self.interval != quota.interval {
-            self.due = self
-                .due
-                .min(self.last + span(quota.burst.into(), quota.interval));
-        }
-        (self.burst, self.interval, self.spaced) = (quota.burst, quota.interval, quota.spaced);
+    /// Continues with another interval. It counts as if the burst were used up at the last departure, at most.
+    pub(super) fn continue_with(&mut self, size: Size) {
+        self.due = self.due.min(self.last + span(size.units.into(), size.span));
     }
 
     /// How much earlier than its theoretical arrival, after itself, a request of this cost may depart.
     #[inline]
-    fn tolerance(&self, cost: u64) -> u64 {
-        let units = if self.spaced { cost } else { self.burst.into() };
-        span(units, self.interval)
+    fn tolerance(&self, size: Size, cost: u64) -> u64 {
+        let burst = u64::from(size.units);
+        span(if self.spaced { cost } else { burst }, size.span)
     }
 }
 
 impl Algorithm for Gcra {
     #[inline]
-    fn earliest(&self, from: u64, ahead: u64, cost: u64, _terms: &Terms) -> u64 {
-        let ready = self.due + span(ahead + cost, self.interval);
-        from.max(ready.saturating_sub(self.tolerance(cost)))
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, _terms: &Terms) -> u64 {
+        let ready = self.due + span(ahead + cost, size.span);
+        from.max(ready.saturating_sub(self.tolerance(size, cost)))
     }
 
     #[inline]
-    fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64 {
+    fn fits(&self, size: Size, at: u64, cost: u32, terms: &Terms) -> u64 {
         let due = self.due.max(terms.recorded(at));
         let cost = u64::from(cost);
-        let room = (at + self.tolerance(cost)).saturating_sub(due);
-        (room / span(cost, self.interval)).max(1)
+        let room = (at + self.tolerance(size, cost)).saturating_sub(due);
+        (room / span(cost, size.span)).max(1)
     }
 
     #[inline]
-    fn take(&mut self, _at: u64, recorded: u64, units: u32) {
-        self.due = self.due.max(recorded) + span(units.into(), self.interval);
+    fn take(&mut self, size: Size, _at: u64, recorded: u64, units: u32) {
+        self.due = self.due.max(recorded) + span(units.into(), size.span);
         self.last = self.last.max(recorded);
     }
 
-    fn settle(&mut self, settled: &Settlement) {
-        let cost = span(settled.difference.unsigned_abs(), self.interval);
+    fn settle(&mut self, size: Size, settled: &Settlement) {
+        let cost = span(settled.difference.unsigned_abs(), size.span);
         if settled.difference > 0 {
             // The departure may have cost nothing so far.
             self.due = self.due.max(settled.recorded) + cost;
@@ -83,11 +72,11 @@ impl Algorithm for Gcra {
         }
     }
 
-    fn expires(&self) -> u64 {
+    fn expires(&self, _capacity: Size) -> u64 {
         self.due.max(self.last)
     }
 
-    fn resets(&self) -> u64 {
+    fn resets(&self, _capacity: Size) -> u64 {
         self.due
     }
 
@@ -95,7 +84,7 @@ impl Algorithm for Gcra {
         (self.due, self.last) = (0, 0);
     }
 
-    fn memory(&self) -> u64 {
-        span(self.burst.into(), self.interval)
+    fn memory(&self, size: Size) -> u64 {
+        span(size.units.into(), size.span)
     }
 }

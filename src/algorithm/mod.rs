@@ -6,7 +6,7 @@
 pub(crate) use self::{
     call::{Attempt, Origin, Recorded, Terms},
     concurrent::Concurrent,
-    counter::{Algorithm, Counter, Unit, are_alike, number_units},
+    counter::{Counter, Tally, are_alike, number_units},
     demand::{Announcement, level},
     fixed::Fixed,
     gcra::Gcra,
@@ -47,6 +47,8 @@ mod tests;
 mod units;
 mod usage;
 mod window;
+
+use self::counter::{Algorithm, Size, Unit};
 
 /// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.
 const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;

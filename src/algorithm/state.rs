@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 use smallvec::SmallVec;
 
 use super::{
-    Ahead, Algorithm as _, Announcement, Attempt, Command, Concurrent, Costs, Counter, Demand,
-    Grant, Known, LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken,
-    Terms, Units, are_alike,
+    Ahead, Announcement, Attempt, Command, Concurrent, Costs, Counter, Demand, Grant, Known,
+    LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken, Tally, Terms,
+    Units, are_alike,
 };
 use crate::quota::{MOST_UNITS, units_of};
 
@@ -91,7 +91,7 @@ impl State {
             }
             return;
         }
-        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit().name));
+        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit.name));
         let has_other_units = units(&self.counters) != units(quotas);
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);
@@ -141,8 +141,11 @@ impl State {
             return self.peek(buffer, take, now);
         }
         self.drop_expired(now);
-        let is_outdated = |it: &Concurrent| it.is_outdated(take.process, take.number);
-        if self.places().is_some_and(is_outdated) {
+        let mut before = self.announced.iter();
+        let place = before.position(|it| it.process == take.process);
+        let announced = place.map(|place| self.announced[place].number);
+        let reported = self.places().and_then(|(_, it)| it.last_call(take.process));
+        if take.number != 0 && announced.max(reported) >= Some(take.number) {
             return Taken {
                 is_outdated: true,
                 ..Taken::default()
@@ -152,14 +155,7 @@ impl State {
         let mut corrected = corrections.moved + corrections.charged();
         // The announcement of this process, if it holds grants alone.
         let mut idle = None;
-        let mut before = self.announced.iter();
-        if let Some(place) = before.position(|it| it.process == take.process) {
-            if take.number != 0 && self.announced[place].number >= take.number {
-                return Taken {
-                    is_outdated: true,
-                    ..Taken::default()
-                };
-            }
+        if let Some(place) = place {
             let last = self.announced.swap_remove(place);
             if corrections.is_empty() {
                 idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
@@ -178,10 +174,9 @@ impl State {
         }
         let settlements = corrections.settlements.iter();
         settlements.for_each(|it| self.settle(it));
+        let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
-        let released = places.map_or(0, |it| {
-            it.report(take.process, take.number, take.holding.units, now)
-        });
+        let released = places.map_or(0, |it| it.report(take, now + lease));
         let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
@@ -208,9 +203,9 @@ impl State {
         self.announced = announced;
         let mut free = corrections.returned().without(units);
         if released > 0
-            && let Some(places) = self.places()
+            && let Some((counter, places)) = self.places()
         {
-            free.0[usize::from(places.unit.number)] = places.free();
+            free.0[counter.nth()] = places.free(counter.size);
         }
         taken.next = self.next(&terms, &rest, take, free, is_fair);
         let can_be_lost = take.number != 0 && !granted.is_empty();
@@ -243,16 +238,19 @@ impl State {
     }
 
     /// The places of requests in progress, if a quota limits how many there are.
-    fn places(&self) -> Option<&Concurrent> {
-        self.counters.iter().find_map(|counter| match counter {
-            Counter::Concurrent(it) => Some(it),
-            _ => None,
-        })
+    fn places(&self) -> Option<(&Counter, &Concurrent)> {
+        self.counters
+            .iter()
+            .find_map(|counter| match &counter.tally {
+                Tally::Concurrent(it) => Some((counter, it)),
+                _ => None,
+            })
     }
 
     fn places_mut(&mut self) -> Option<&mut Concurrent> {
-        self.counters.iter_mut().find_map(|counter| match counter {
-            Counter::Concurrent(it) => Some(it),
+        let mut counters = self.counters.iter_mut();
+        counters.find_map(|counter| match &mut counter.tally {
+            Tally::Concurrent(it) => Some(it),
             _ => None,
         })
     }
@@ -564,11 +562,9 @@ impl State {
         ahead: Units,
         cost: Units,
     ) -> Option<&Concurrent> {
-        let places = self.places().filter(|_| departs == terms.beyond())?;
-        let unit = usize::from(places.unit.number);
-        places
-            .is_full(ahead.0[unit], cost.0[unit])
-            .then_some(places)
+        let (counter, places) = self.places().filter(|_| departs == terms.beyond())?;
+        let (ahead, cost) = (ahead.0[counter.nth()], cost.0[counter.nth()]);
+        places.is_full(counter.size, ahead, cost).then_some(places)
     }
 
     /// How many requests of this cost may depart together at `at`, where one may.
@@ -618,14 +614,14 @@ impl State {
             }
         });
         let expected = expected.collect();
-        let (remaining, reset) = self.left(terms);
+        let (places, (remaining, reset)) = (self.places(), self.left(terms));
         Taken {
             remaining,
             reset,
             expected,
             paused_until: self.paused_until(),
             quarantined_until: self.quarantined_until(),
-            occupancy: self.places().map(Concurrent::occupancy).unwrap_or_default(),
+            occupancy: places.map(|(_, it)| it.occupancy()).unwrap_or_default(),
             ..Taken::default()
         }
     }

@@ -2,7 +2,8 @@
 
 use proptest::prelude::ProptestConfig;
 
-use super::{Counter, State};
+use super::{Counter, State, Tally};
+use crate::Quota;
 
 mod changes;
 mod codec;
@@ -26,12 +27,17 @@ fn assert_round_trip(state: &State) {
     }
     assert_eq!(&decoded, state);
     for counter in &state.counters {
-        if let Counter::Window(it) = counter {
+        if let Tally::Window(it) = &counter.tally {
             assert!(it.log.iter().is_sorted_by_key(|entry| entry.recorded));
             let units: u64 = it.log.iter().map(|entry| u64::from(entry.units)).sum();
             assert_eq!(it.used, units);
         }
     }
+}
+
+/// The counter of a quota, such as `10/s`.
+fn counter(quota: &str) -> Counter {
+    Counter::new(&quota.parse::<Quota>().unwrap())
 }
 
 /// A configuration with this number of cases. `PROPTEST_CASES`, by default 256, scales it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Counter;
+use super::counter::{Counter, Size, Tally};
 use crate::quota::{Algorithm, Quota, WindowStart};
 
 const MILLISECOND: u64 = 1_000;
@@ -14,48 +14,43 @@ const DAY: u64 = 24 * HOUR;
 impl Counter {
     /// A quota that is counted by these numbers.
     pub(crate) fn quota(&self) -> Quota {
-        let unit = self.unit().name;
+        let (unit, Size { units, span }) = (self.unit.name, self.size);
         let new = |limit, window| Quota::new(limit, Duration::from_micros(window)).unit(unit);
-        match self {
-            Self::Window(it) => new(it.limit, it.window),
-            Self::Gcra(it) if it.spaced => {
-                let window = roundest_window(it.burst, it.interval);
-                new(it.burst, window).algorithm(Algorithm::Spacing)
+        match &self.tally {
+            Tally::Window(_) => new(units, span),
+            Tally::Gcra(it) if it.spaced => {
+                new(units, roundest_window(units, span)).algorithm(Algorithm::Spacing)
             }
-            Self::Gcra(it) => {
-                let (limit, window) = per_unit(it.interval);
-                new(limit, window).algorithm(Algorithm::Gcra { burst: it.burst })
+            Tally::Gcra(_) => {
+                let (limit, window) = per_unit(span);
+                new(limit, window).algorithm(Algorithm::Gcra { burst: units })
             }
-            Self::Fixed(it) => {
+            Tally::Fixed(it) => {
                 let start = match it.aligned {
                     true => WindowStart::Clock,
                     false => WindowStart::FirstRequest,
                 };
-                new(it.limit, it.window).algorithm(Algorithm::FixedWindow { start })
+                new(units, span).algorithm(Algorithm::FixedWindow { start })
             }
-            Self::Concurrent(it) => {
-                Quota::concurrent(it.limit).lease(Duration::from_micros(it.lease))
-            }
+            Tally::Concurrent(_) => Quota::concurrent(units).lease(Duration::from_micros(span)),
         }
     }
 
     /// The units that count at `now`, and the most that may count. With GCRA, the guard and the buffer count as well.
     pub(crate) fn used(&self, now: u64) -> (u32, u32) {
-        let (used, most) = match self {
-            Self::Window(it) => {
-                let counts = it
-                    .log
-                    .iter()
-                    .filter(|entry| entry.recorded + it.window > now);
-                (counts.map(|entry| u64::from(entry.units)).sum(), it.limit)
+        let Size { units, span } = self.size;
+        let (used, most) = match &self.tally {
+            Tally::Window(it) => {
+                let counts = it.log.iter().filter(|entry| entry.recorded + span > now);
+                (counts.map(|entry| u64::from(entry.units)).sum(), units)
             }
-            Self::Gcra(it) => {
-                let used = it.due.saturating_sub(now).div_ceil(it.interval);
-                (used, if it.spaced { 1 } else { it.burst })
+            Tally::Gcra(it) => {
+                let used = it.due.saturating_sub(now).div_ceil(span);
+                (used, if it.spaced { 1 } else { units })
             }
-            Self::Fixed(it) if now < it.end => (it.count.into(), it.limit),
-            Self::Fixed(it) => (0, it.limit),
-            Self::Concurrent(it) => (it.held(), it.limit),
+            Tally::Fixed(it) if now < it.end => (it.count.into(), units),
+            Tally::Fixed(_) => (0, units),
+            Tally::Concurrent(it) => (it.held(), units),
         };
         // A quota that was lowered may be exceeded.
         (u32::try_from(used).unwrap_or(u32::MAX).min(most), most)
@@ -110,9 +105,9 @@ mod tests {
             ][place];
             let quota = Quota::new(limit, Duration::from_micros(window)).algorithm(algorithm);
             let mut counter = Counter::new(&quota);
-            if let Counter::Window(it) = &mut counter {
+            if let Tally::Window(it) = &mut counter.tally {
                 // Values do not hold the rounding, which calls bring along.
-                *it = Window::new(it.limit, it.window);
+                *it = Window::new(counter.size);
             }
             prop_assert_eq!(Counter::new(&counter.quota()), counter);
         }

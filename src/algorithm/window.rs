@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Algorithm, Settlement, Terms, Unit, span};
+use super::{Algorithm, Settlement, Size, Terms, span};
 
 /// The most entries of a log; more departures are counted together, at the later time.
 pub(crate) const MOST_ENTRIES: usize = 1_000;
@@ -16,9 +16,6 @@ const AHEAD: u64 = 120_000;
 /// The departures of a sliding window quota, in microseconds, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Window {
-    pub(super) unit: Unit,
-    pub(super) limit: u32,
-    pub(super) window: u64,
     /// Recorded times are rounded up to multiples of this. 1 records them as they are.
     pub(super) grain: u64,
     /// Whether a value holds the log as a ring, which is read and written in part.
@@ -38,36 +35,34 @@ pub(crate) struct Entry {
 impl Window {
     /// A limit of more than 1,000 rounds recorded times up to about a 640th of the window, so that the log covers the
     /// window and the horizon, and two logs of one policy fit into 20 kB.
-    pub(crate) fn new(limit: u32, window: u64) -> Self {
-        let is_long = limit as usize > MOST_ENTRIES;
+    pub(crate) fn new(size: Size) -> Self {
+        let is_long = size.units as usize > MOST_ENTRIES;
         let grain = if is_long {
-            (window + window.min(AHEAD)).div_ceil(640)
+            covered(size).div_ceil(640)
         } else {
             1
         };
-        Self::with_grain(limit, window, grain)
+        Self::with_grain(size, grain)
     }
 
     /// Departures within one of so many parts of the window are counted together, at its end.
-    pub(crate) fn with_buckets(limit: u32, window: u64, buckets: u32) -> Self {
-        Self::with_grain(limit, window, window.div_ceil(buckets.into()))
+    pub(crate) fn with_buckets(size: Size, buckets: u32) -> Self {
+        Self::with_grain(size, size.span.div_ceil(buckets.into()))
     }
 
-    fn with_grain(limit: u32, window: u64, grain: u64) -> Self {
+    fn with_grain(size: Size, grain: u64) -> Self {
         let mut this = Self {
-            limit,
-            window,
             grain,
             ..Self::default()
         };
-        this.has_ring = this.usual_entries() > MOST_WHOLE;
+        this.has_ring = this.usual_entries(size) > MOST_WHOLE;
         this
     }
 
     /// The entries that the log usually has at most.
-    pub(super) fn usual_entries(&self) -> u64 {
-        let times = (self.window + self.window.min(AHEAD)) / self.grain + 10;
-        times.min(self.limit.into())
+    pub(super) fn usual_entries(&self, size: Size) -> u64 {
+        let times = covered(size) / self.grain + 10;
+        times.min(size.units.into())
     }
 
     fn round(&self, recorded: u64) -> u64 {
@@ -83,26 +78,31 @@ impl Window {
         entry.map(|entry| entry.recorded)
     }
 
-    fn free(&self, at: u64) -> u64 {
-        let has_left = |entry: &&Entry| entry.recorded + self.window <= at;
+    fn free(&self, size: Size, at: u64) -> u64 {
+        let has_left = |entry: &&Entry| entry.recorded + size.span <= at;
         let left = self.log.iter().take_while(has_left);
         let left: u64 = left.map(|entry| u64::from(entry.units)).sum();
-        u64::from(self.limit).saturating_sub(self.used - left)
+        u64::from(size.units).saturating_sub(self.used - left)
     }
 }
 
+/// The time that a log usually covers: the window, and what lies ahead of now.
+fn covered(Size { span, .. }: Size) -> u64 {
+    span + span.min(AHEAD)
+}
+
 impl Algorithm for Window {
-    fn drop_expired(&mut self, now: u64) {
+    fn drop_expired(&mut self, size: Size, now: u64) {
         while let Some(entry) = self.log.front()
-            && entry.recorded + self.window <= now
+            && entry.recorded + size.span <= now
         {
             self.used -= u64::from(entry.units);
             self.log.pop_front();
         }
     }
 
-    fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
-        let most = u64::from(self.limit);
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+        let most = u64::from(size.units);
         let Some(leaving) = (self.used + ahead + cost).checked_sub(most + 1) else {
             return from;
         };
@@ -111,15 +111,15 @@ impl Algorithm for Window {
         let rounds = (leaving + most).saturating_sub(self.used.max(most)) / most;
         let rank = leaving - rounds * most;
         let recorded = self.recorded_of(rank).unwrap_or(terms.now + terms.hold);
-        let first = from.max(recorded + self.window);
-        first + span(rounds, self.window + terms.hold)
+        let first = from.max(recorded + size.span);
+        first + span(rounds, size.span + terms.hold)
     }
 
-    fn fits(&self, at: u64, cost: u32, _terms: &Terms) -> u64 {
-        self.free(at) / u64::from(cost)
+    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Terms) -> u64 {
+        self.free(size, at) / u64::from(cost)
     }
 
-    fn take(&mut self, _at: u64, recorded: u64, units: u32) {
+    fn take(&mut self, _capacity: Size, _at: u64, recorded: u64, units: u32) {
         let recorded = self.round(recorded);
         self.used += u64::from(units);
         // Most departures are recorded last.
@@ -145,7 +145,7 @@ impl Algorithm for Window {
         }
     }
 
-    fn settle(&mut self, settled: &Settlement) {
+    fn settle(&mut self, size: Size, settled: &Settlement) {
         if settled.difference == 0 {
             return;
         }
@@ -155,7 +155,7 @@ impl Algorithm for Window {
             let most = u64::from(u32::MAX / 2).saturating_sub(self.used);
             let more = more.min(most) as u32;
             if more > 0 {
-                self.take(0, recorded, more);
+                self.take(size, 0, recorded, more);
             }
             return;
         }
@@ -173,17 +173,16 @@ impl Algorithm for Window {
         }
     }
 
-    fn expires(&self) -> u64 {
-        self.log
-            .back()
-            .map_or(0, |last| last.recorded + self.window)
+    fn expires(&self, size: Size) -> u64 {
+        let last = self.log.back();
+        last.map_or(0, |last| last.recorded + size.span)
     }
 
     fn clear(&mut self) {
         (self.used, self.log) = (0, VecDeque::new());
     }
 
-    fn memory(&self) -> u64 {
-        self.window + self.grain
+    fn memory(&self, size: Size) -> u64 {
+        size.span + self.grain
     }
 }

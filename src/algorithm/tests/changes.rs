@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Gcra, Known, LANE_BITS, Mode, Origin,
-    State, Strict, Take, Units, Window, number_units,
+    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, State, Strict, Take,
+    Tally, Units, number_units,
 };
 use super::histories::quota;
-use super::{MILLI, SECOND, START, judge};
+use super::{MILLI, SECOND, START, counter, judge};
 
 const HOUR: u64 = 3_600 * SECOND;
 
@@ -45,17 +45,14 @@ fn departs(state: &mut State, quota: &Counter, take: &Take, now: u64) -> u32 {
 
 #[test]
 fn a_raised_quota_does_not_wait_for_the_old_interval() {
-    let fixed = |window, aligned| Counter::Fixed(Fixed::new(10, window, aligned));
-    let window = |seconds| Counter::Window(Window::new(10, seconds * SECOND));
-    let gcra = |seconds| Counter::Gcra(Gcra::new(10, seconds * SECOND / 10, false));
-    let spaced = |seconds| Counter::Gcra(Gcra::new(10, seconds * SECOND / 10, true));
-    for (old, new, within) in [
-        (spaced(3_600), spaced(1), 1),
-        (gcra(3_600), gcra(1), 1),
-        (fixed(HOUR, true), fixed(60 * SECOND, true), 60),
-        (fixed(HOUR, false), fixed(60 * SECOND, false), 60),
-        (window(3_600), window(60), 60),
+    for (algorithm, window, within) in [
+        ("spacing", "s", 1),
+        ("gcra burst=10", "s", 1),
+        ("fixed-window", "m", 60),
+        ("fixed-window start=first-request", "m", 60),
+        ("sliding-log", "m", 60),
     ] {
+        let [old, new] = ["h", window].map(|window| counter(&format!("10/{window} {algorithm}")));
         let (mut state, now) = (State::default(), START + SECOND);
         assert!(departs(&mut state, &old, &attempt(10), now) > 0);
         let later = now + within * SECOND + 6 * MILLI;
@@ -66,8 +63,7 @@ fn a_raised_quota_does_not_wait_for_the_old_interval() {
 
 #[test]
 fn a_lost_answer_is_not_taken_back_from_another_counter() {
-    let old = Counter::Window(Window::new(10, SECOND));
-    let new = Counter::Fixed(Fixed::new(10, HOUR, true));
+    let (old, new) = (counter("10/s"), counter("10/h fixed-window"));
     let (mut state, now) = (State::default(), START + SECOND);
     assert_eq!(departs(&mut state, &old, &call(1, 1, 0, 10), now), 10);
     assert_eq!(departs(&mut state, &new, &call(2, 1, 0, 10), now), 10);
@@ -98,7 +94,7 @@ fn departs_strictly(
 
 #[test]
 fn a_process_with_a_longer_window_prolongs_the_quarantine() {
-    let [short, long] = [SECOND, HOUR].map(|window| Counter::Window(Window::new(10, window)));
+    let [short, long] = ["10/s", "10/h"].map(counter);
     let (mut of_long, mut state) = (None, State::default());
     let departed = departs_strictly(&mut state, &long, &mut of_long, 10, START);
     assert_eq!(departed, 10);
@@ -116,7 +112,7 @@ fn a_process_with_a_longer_window_prolongs_the_quarantine() {
 
 #[test]
 fn a_demand_of_many_costly_requests_can_be_read_again() {
-    let quota = Counter::Window(Window::new(u32::MAX, HOUR));
+    let quota = counter(&format!("{}/h", u32::MAX));
     let requests = (0..700).map(|nth| (START + nth as u64, 2_000_000_000));
     let mut take = call(1, 1, 0, 0);
     (take.mode, take.demand) = (Mode::Wait, Demand::new(requests));
@@ -135,7 +131,7 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 1usize..5, 0..40 * MILLI), 1..200),
     ) {
         // An interval that changes moves the time that a bucket holds.
-        prop_assume!(!matches!((&first, &second), (Counter::Gcra(_), Counter::Gcra(_))));
+        prop_assume!(!matches!((&first.tally, &second.tally), (Tally::Gcra(_), Tally::Gcra(_))));
         let fault = fault_of_either([first, second], steps.into_iter());
         prop_assert!(fault.is_none(), "{:?}", fault);
     }
@@ -167,9 +163,8 @@ fn fault_of_either(
 
 #[test]
 fn a_window_that_is_taken_over_begins_behind_the_last_one_of_the_process() {
-    let [long, short] = [(20, SECOND), (9, SECOND / 5)];
-    let quotas =
-        [long, short].map(|(limit, window)| Counter::Fixed(Fixed::new(limit, window, false)));
+    let quotas = ["20/s", "9/200ms"];
+    let quotas = quotas.map(|it| counter(&format!("{it} fixed-window start=first-request")));
     let steps = [
         (false, 1, 0),
         (true, 1, 900),
@@ -189,12 +184,13 @@ fn a_window_that_is_taken_over_begins_behind_the_last_one_of_the_process() {
 #[test]
 fn former_quotas_are_forgotten_once_they_are_over() {
     let quotas = [
-        Counter::Window(Window::new(4, SECOND)),
-        Counter::Gcra(Gcra::new(4, SECOND / 4, false)),
-        Counter::Gcra(Gcra::new(4, SECOND / 4, true)),
-        Counter::Fixed(Fixed::new(4, SECOND, true)),
-        Counter::Fixed(Fixed::new(4, SECOND, false)),
-    ];
+        "4/s",
+        "4/s gcra burst=4",
+        "4/s spacing",
+        "4/s fixed-window",
+        "4/s fixed-window start=first-request",
+    ]
+    .map(counter);
     let mut state = State::new(&quotas[..1]);
     for (number, quota) in (1..=40).zip(quotas.iter().cycle()) {
         state.continue_as(std::slice::from_ref(quota), START);
@@ -209,7 +205,7 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 
 #[test]
 fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
-    let quotas = [Counter::Concurrent(Concurrent::new(20, 30 * SECOND))];
+    let quotas = [counter("20 concurrent lease=30s")];
     let mut state = State::new(&quotas);
     // The connection of a call stalls, its request is cancelled, and the next call says so. It strands no place.
     assert_eq!(state.take(0, &call(16, 2, 1, 0), START).granted(), 0);
@@ -236,8 +232,7 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
         ("1/m + 2/m unit=t", [[5, 0], [0, 1]], [0, 2], 1, &[2, 4]),
         ("1/m + 2/m unit=t", [[0, 1]; 2], [0, 0], 1, &[1, 2, 4]),
     ] {
-        let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
-        let mut counters: Vec<_> = quotas.map(|it| Counter::new(&it)).collect();
+        let mut counters: Vec<_> = quotas.split(" + ").map(counter).collect();
         number_units(&mut counters);
         let mut state = State::new(&counters);
         state.announced.extend((1..6).map(|nth| {

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::{Counter, Demand, Mode, State, Take, Window};
-use super::assert_round_trip;
+use super::super::{Demand, Mode, State, Take, Tally};
 use super::histories::{World, quotas, steps};
 use super::{SECOND, START};
+use super::{assert_round_trip, counter};
 
 fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
     Take {
@@ -21,7 +21,7 @@ fn take(process: u64, number: u64, requests: usize, now: u64) -> Take {
 #[test]
 fn a_log_of_any_length_is_written_and_read() {
     for (limit, step) in [(40, 1), (60, 1), (600, 1), (5_000, 1), (100_000, 900)] {
-        let quota = Counter::Window(Window::new(limit, SECOND));
+        let quota = counter(&format!("{limit}/s"));
         let mut state = State::new(&[quota]);
         for call in 0..1_500 {
             let now = START + call * step;
@@ -31,7 +31,7 @@ fn a_log_of_any_length_is_written_and_read() {
             }
         }
         assert_round_trip(&state);
-        let Counter::Window(window) = &state.counters[0] else {
+        let Tally::Window(window) = &state.counters[0].tally else {
             panic!("the quota has a log");
         };
         assert!(window.log.len() <= 1_000 && state.encode().len() <= 12_400);
@@ -40,8 +40,8 @@ fn a_log_of_any_length_is_written_and_read() {
 
 #[test]
 fn a_limit_above_1_000_holds_and_gives_up_little() {
-    let (limit, window) = (20_000, SECOND);
-    let mut state = State::new(&[Counter::Window(Window::new(limit, window))]);
+    let (limit, window) = (20_000_u64, SECOND);
+    let mut state = State::new(&[counter(&format!("{limit}/s"))]);
     let mut times = Vec::new();
     let mut now = START;
     for number in 1..=700 {
@@ -55,11 +55,11 @@ fn a_limit_above_1_000_holds_and_gives_up_little() {
         now += 7_123;
     }
     times.sort_unstable();
-    assert!(super::judge::most_in_any(&times, window) <= limit.into());
+    assert!(super::judge::most_in_any(&times, window) <= limit);
     let units: u64 = times.iter().map(|it| it.1).sum();
     // Rounding delays each window by less than a hundredth.
     let windows = 1 + (now - START) / (window + 5_000 + window / 100);
-    assert!(units >= windows * u64::from(limit), "{units} in {windows}");
+    assert!(units >= windows * limit, "{units} in {windows}");
 }
 
 proptest! {

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Ahead, Command, Corrections, Costs, Counter, Demand, Fixed, Flow, Gcra, Mode, Others,
-    Settlement, State, Take, Terms, Units, Window,
+    Ahead, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others, Settlement, State,
+    Take, Tally, Terms, Units,
 };
 use super::{MILLI, SECOND, START};
-use super::{assert_round_trip, judge};
+use super::{assert_round_trip, counter, judge};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -54,13 +54,16 @@ pub(super) struct World {
 
 pub(super) fn quota() -> impl Strategy<Value = Counter> {
     let window = prop_oneof![Just(10 * MILLI), Just(200 * MILLI), Just(SECOND)];
-    (0..7, 1u32..12, window, 1u32..20).prop_map(|(kind, limit, window, buckets)| match kind {
-        0 | 1 => Counter::Window(Window::new(limit, window)),
-        2 => Counter::Window(Window::with_buckets(limit, window, buckets)),
-        3 => Counter::Gcra(Gcra::new(limit, window.div_ceil(limit.into()), false)),
-        4 => Counter::Gcra(Gcra::new(limit, window.div_ceil(limit.into()), true)),
-        5 => Counter::Fixed(Fixed::new(limit, window, true)),
-        _ => Counter::Fixed(Fixed::new(limit, window, false)),
+    (0..7, 1u32..12, window, 1u32..20).prop_map(|(kind, limit, window, buckets)| {
+        let algorithm = match kind {
+            0 | 1 => "sliding-log".to_owned(),
+            2 => format!("sliding-buckets buckets={buckets}"),
+            3 => format!("gcra burst={limit}"),
+            4 => "spacing".to_owned(),
+            5 => "fixed-window".to_owned(),
+            _ => "fixed-window start=first-request".to_owned(),
+        };
+        counter(&format!("{limit}/{window}us {algorithm}"))
     })
 }
 
@@ -135,12 +138,7 @@ impl World {
     }
 
     fn largest_cost(&self) -> u32 {
-        let costs = self.quotas.iter().map(|quota| match quota {
-            Counter::Window(it) => it.limit,
-            Counter::Gcra(it) => it.burst,
-            Counter::Fixed(it) => it.limit,
-            Counter::Concurrent(it) => it.limit,
-        });
+        let costs = self.quotas.iter().map(|quota| quota.size.units);
         costs.min().unwrap_or(1)
     }
 
@@ -317,10 +315,10 @@ impl World {
         };
         let departs = times(&|it| it.departs);
         for quota in &self.quotas {
-            if let Counter::Fixed(it) = quota
+            if let Tally::Fixed(it) = &quota.tally
                 && !it.aligned
                 && !self.has_lost
-                && judge::most_from_first(&departs, it.window) > it.limit.into()
+                && judge::most_from_first(&departs, quota.size.span) > quota.size.units.into()
             {
                 return Some(format!("too many from the first request, of {quota:?}"));
             }
@@ -351,14 +349,14 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        if let [Counter::Window(it)] = &mut world.state.counters[..] {
-            it.limit = limit;
+        if let [Counter { size, tally: Tally::Window(_), .. }] = &mut world.state.counters[..] {
+            size.units = limit;
         }
         let (mut state, now) = (world.state, world.now);
         state.drop_expired(now);
         // Requests with a shorter guard than the recorded ones depart earlier than estimated.
-        let last = state.counters.iter().map(|it| match it {
-            Counter::Window(it) => it.log.back().map_or(0, |it| it.recorded),
+        let last = state.counters.iter().map(|it| match &it.tally {
+            Tally::Window(it) => it.log.back().map_or(0, |it| it.recorded),
             _ => 0,
         });
         let hold = hold.max(last.max().unwrap_or(0).saturating_sub(now));

@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::{Costs, Counter, Demand, Mode, Settlement, State, Take};
-use super::{MILLI, START, config, judge};
-use crate::quota::Quota;
+use super::super::{Costs, Counter, Demand, Mode, Settlement, State, Take, Tally};
+use super::{MILLI, SECOND, START, config, counter, judge};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -31,10 +30,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The units that a window of the quota holds at a time, of all that were recorded.
 fn used(quota: &Counter, departed: &[Departed], now: u64) -> u64 {
-    let counts = departed.iter().filter(|it| match quota {
-        Counter::Window(window) => it.recorded + window.window > now,
-        Counter::Fixed(fixed) => it.recorded - it.recorded % fixed.window + fixed.window > now,
-        Counter::Gcra(_) | Counter::Concurrent(_) => false,
+    let counts = departed.iter().filter(|it| match quota.tally {
+        Tally::Window(_) => it.recorded + SECOND > now,
+        Tally::Fixed(_) => it.recorded - it.recorded % SECOND + SECOND > now,
+        Tally::Gcra(_) | Tally::Concurrent(_) => false,
     });
     counts.map(|it| it.cost).sum()
 }
@@ -43,7 +42,7 @@ fn used(quota: &Counter, departed: &[Departed], now: u64) -> u64 {
 fn burst_fault(quota: &Counter, departed: &[Departed]) -> Option<String> {
     let times = departed.iter().map(|it| (it.recorded - START, it.cost));
     let times: Vec<_> = times.collect();
-    judge::fault(quota, &times).filter(|_| matches!(quota, Counter::Gcra(_)))
+    judge::fault(quota, &times).filter(|_| matches!(quota.tally, Tally::Gcra(_)))
 }
 
 proptest! {
@@ -56,8 +55,8 @@ proptest! {
             "100/s", "100/s fixed-window", "100/s gcra burst=100", "100/s spacing",
         ]),
     ) {
-        let quota = Counter::new(&quota.parse::<Quota>().unwrap());
-        let is_exact = !matches!(quota, Counter::Gcra(_));
+        let quota = counter(quota);
+        let is_exact = !matches!(quota.tally, Tally::Gcra(_));
         let (mut state, mut now) = (State::new(std::slice::from_ref(&quota)), START);
         let mut departed: Vec<Departed> = Vec::new();
         for step in steps {
@@ -75,7 +74,7 @@ proptest! {
                     let cost = if is_exact { cost.into() } else { last.cost.min(cost.into()) };
                     let difference = cost as i64 - last.cost as i64;
                     // The counter of a fixed window corrects only the present window.
-                    let is_fixed = matches!(quota, Counter::Fixed(_));
+                    let is_fixed = matches!(quota.tally, Tally::Fixed(_));
                     if !is_fixed || last.recorded / 1_000_000 == now / 1_000_000 {
                         last.cost = cost;
                     }

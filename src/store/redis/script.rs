@@ -28,7 +28,7 @@
 
 use std::collections::HashMap;
 
-use crate::algorithm::{Amounts, Counter, VALUE_HEAD};
+use crate::algorithm::{Amounts, Counter, Tally, VALUE_HEAD};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
@@ -82,18 +82,18 @@ fn is_ring(kind: u8) -> bool {
 
 /// The file of an algorithm, the bytes of a quota in the value and in a call, and the format and the names of its numbers.
 fn algorithm(counter: &Counter) -> (&'static str, usize, usize, &'static str, &'static str) {
-    match counter {
-        Counter::Window(_) if is_ring(counter.kind()) => {
+    match counter.tally {
+        Tally::Window(_) if is_ring(counter.kind()) => {
             let names = ", count$, total$, room$, place$, first$, base$, last$";
             (WINDOW, 40, 19, "c12I2I4I2I2I7I4I7", names)
         }
-        Counter::Window(_) => (WINDOW, 18, 19, "c12I2I4", ", count$, total$"),
-        Counter::Gcra(_) => (GCRA, 26, 12, "c12I7I7", ", due$, last$"),
-        Counter::Fixed(_) => {
+        Tally::Window(_) => (WINDOW, 18, 19, "c12I2I4", ", count$, total$"),
+        Tally::Gcra(_) => (GCRA, 26, 12, "c12I7I7", ", due$, last$"),
+        Tally::Fixed(_) => {
             let names = ", start$, finish$, count$, last$";
             (FIXED, 37, 12, "c12I7I7I4I7", names)
         }
-        Counter::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
+        Tally::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
     }
 }
 
@@ -137,7 +137,7 @@ fn assemble(counters: &[Counter]) -> String {
     };
     let units = Amounts::of(counters).units();
     let sums = units + usize::from(units > 1);
-    let places = |it: &&Counter| matches!(it, Counter::Concurrent(_));
+    let places = |it: &&Counter| matches!(it.tally, Tally::Concurrent(_));
     let place = counters.iter().find(places).map(|it| it.nth() + 1);
     let marks = [
         ("@head", value.to_string()),

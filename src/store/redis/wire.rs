@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Writer,
-    unit_names,
+    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Tally,
+    Writer, unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -139,7 +139,7 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
 fn has_places(counters: &[Counter]) -> bool {
     counters
         .iter()
-        .any(|it| matches!(it, Counter::Concurrent(_)))
+        .any(|it| matches!(it.tally, Tally::Concurrent(_)))
 }
 
 fn has_flow(take: &Take) -> bool {

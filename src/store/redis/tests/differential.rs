@@ -5,8 +5,8 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
 use crate::algorithm::{
-    Algorithm as _, Command, Corrections, Costs, Demand, Flow, Grant, Holding, Mode, Reserves,
-    Settlement, State, Strict, Take,
+    Command, Corrections, Costs, Demand, Flow, Grant, Holding, Mode, Reserves, Settlement, State,
+    Strict, Take,
 };
 
 const START: u64 = 1_763_000_000_000_000;
