@@ -267,19 +267,12 @@ impl Amounts {
 impl State {
     /// The value of this state.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let tail = self.encode_tail();
+        let (mut flags, tail) = self.encode_tail();
         let mut out = Writer(Vec::with_capacity(128));
         let has_rings = self.counters.iter().any(|it| it.ring().is_some());
-        let parts = [
-            (HAS_HOLD, self.hold.is_some()),
-            (HAS_LIFE, self.life.is_some()),
-            (HAS_FORMER, !self.former.is_empty()),
-            (HAS_UNITS, !unit_names(&self.counters).is_empty()),
-            (HAS_TAGS, self.has_tags()),
-            (HAS_RINGS, has_rings),
-        ];
-        let flags = parts.iter().filter(|(_, is_there)| *is_there);
-        let flags = flags.map(|(flag, _)| flag).sum();
+        if has_rings {
+            flags |= HAS_RINGS;
+        }
         let (quotas, announced) = (self.counters.len() as u64, self.announced.len() as u64);
         out.0.extend_from_slice(MAGIC);
         out.0.push(VERSION);
@@ -303,14 +296,17 @@ impl State {
         out.0
     }
 
-    fn encode_tail(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+    /// The flags of its parts, and the tail.
+    fn encode_tail(&self) -> (u64, Vec<u8>) {
+        let (mut flags, mut out) = (0, Writer::default());
         let (names, amounts) = (unit_names(&self.counters), Amounts::of(&self.counters));
         if !names.is_empty() {
+            flags |= HAS_UNITS;
             out.put([1], [names.len() as u64]);
             out.0.extend(names.bytes());
         }
         if let Some(hold) = &self.hold {
+            flags |= HAS_HOLD;
             out.put([7], [hold.paused_until]);
             for (allowed, until) in &hold.allowed[..amounts.units()] {
                 out.put([4, 7], [u64::from(*allowed), *until]);
@@ -318,23 +314,26 @@ impl State {
             out.put([7], [hold.commanded]);
         }
         if let Some(life) = &self.life {
+            flags |= HAS_LIFE;
             let (written, until) = (life.written, life.quarantined_until);
             let numbers = [life.generation, life.version, written, life.server, until];
             out.put(LIFE, numbers);
         }
         if !self.former.is_empty() {
+            flags |= HAS_FORMER;
             let former = Self::new(&self.former).encode();
             out.put([4], [former.len() as u64]);
             out.0.extend(former);
         }
-        if self.has_tags() {
+        let announced = || self.announced.iter();
+        if !self.tags.is_empty() || announced().any(|it| has_flow(it.process)) {
+            flags |= HAS_TAGS;
             out.put([2], [self.tags.len() as u64]);
             for tag in &self.tags {
                 out.put(TAG, [tag.key, tag.weight.into(), tag.lead.to_bits()]);
             }
         }
-        let announced = self.announced.iter();
-        announced.for_each(|it| it.encode(amounts, &mut out));
+        announced().for_each(|it| it.encode(amounts, &mut out));
         for counter in &self.counters {
             match &counter.tally {
                 Tally::Window(log) if !log.has_ring => encode_log(&mut out, log),
@@ -344,11 +343,7 @@ impl State {
                 _ => {}
             }
         }
-        out.0
-    }
-
-    fn has_tags(&self) -> bool {
-        !self.tags.is_empty() || self.announced.iter().any(|it| has_flow(it.process))
+        (flags, out.0)
     }
 
     /// The state of a value.

@@ -51,14 +51,9 @@ impl Corrections {
 
     /// The report of the next call. A lost call is reported until an answer arrives.
     pub(crate) fn send(&mut self) -> Self {
-        let lost = self.lost;
-        std::mem::replace(
-            self,
-            Self {
-                lost,
-                ..Self::default()
-            },
-        )
+        let sent = std::mem::take(self);
+        self.lost = sent.lost;
+        sent
     }
 
     /// The answer to this call was lost.
