@@ -109,12 +109,8 @@ impl Guard {
 
     /// Beyond the uncertainty of the clock, at least a quarter of the floor is left.
     fn base(&self) -> u64 {
-        let least = self.uncertainty.load(Ordering::Relaxed) + self.floor_micros() / 4;
-        self.floor_micros().max(least)
-    }
-
-    fn floor_micros(&self) -> u64 {
-        self.floor.load(Ordering::Relaxed)
+        let floor = self.floor.load(Ordering::Relaxed);
+        floor.max(self.uncertainty.load(Ordering::Relaxed) + floor / 4)
     }
 }
 
