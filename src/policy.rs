@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
 use crate::priority::Priority;
-use crate::quota::{Algorithm, Quota, REQUESTS, UnitNames};
+use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
 mod outage;
 mod parts;
@@ -28,8 +28,9 @@ pub struct Policy {
     guard: Duration,
     lease: Option<Duration>,
     pub(crate) label: Arc<str>,
-    units: SmallVec<[PolicyUnit; 1]>,
     unit_names: UnitNames,
+    /// The most that one request may cost in each unit.
+    largest_costs: Costs,
     /// The cost of a request that names none; `None` if it can never depart.
     default_costs: Option<Costs>,
     /// The quotas, with nothing recorded.
@@ -40,16 +41,6 @@ pub struct Policy {
     pub(crate) fallback: Option<Arc<Self>>,
     /// The header field that describes the policy, once a response needs it.
     pub(crate) header: OnceLock<HeaderValue>,
-}
-
-/// A unit that quotas of a policy count.
-#[derive(Debug, Clone, Copy)]
-struct PolicyUnit {
-    name: &'static str,
-    /// The most that one request may cost.
-    largest_cost: u32,
-    /// The cost of a request that names none: 1 in requests and places, unless the quotas say otherwise.
-    default_cost: Option<u32>,
 }
 
 /// Equal by everything that the builder sets.
@@ -112,16 +103,12 @@ impl Policy {
 
     /// The most that one request may cost, in requests or else in the first unit by name.
     pub fn largest_cost(&self) -> u32 {
-        self.units[0].largest_cost
+        self.largest_costs.0[0]
     }
 
     /// The most that one request may cost in each unit.
     pub(crate) fn largest_costs(&self) -> Costs {
-        let mut largest = Costs::from(self.largest_cost());
-        for (largest, unit) in largest.0.iter_mut().zip(&self.units) {
-            *largest = unit.largest_cost;
-        }
-        largest
+        self.largest_costs
     }
 
     /// Whether the quotas count something else than requests.
@@ -169,24 +156,31 @@ impl Policy {
             ));
         }
         let mut costs = Costs::default();
-        for (each, unit) in costs.0.iter_mut().zip(&self.units) {
-            let units = cost.of_unit(unit.name).or(unit.default_cost).or(otherwise);
-            *each = units.ok_or_else(|| {
-                let name = unit.name;
+        for (nth, name) in self.unit_names.iter().enumerate() {
+            let units = cost.of_unit(name).or_else(|| self.default_cost_of(name));
+            costs.0[nth] = units.or(otherwise).ok_or_else(|| {
                 format!("the request names no cost in {name}, and the quota has no default cost")
             })?;
         }
         if costs.is_zero() {
             return Err("a cost of 0 is no request".to_owned());
         }
-        let mut pairs = costs.0.iter().zip(&self.units);
-        let Some((cost, unit)) = pairs.find(|(cost, unit)| **cost > unit.largest_cost) else {
-            return Ok(costs);
-        };
-        let (name, most) = (unit.name, unit.largest_cost);
-        Err(format!(
-            "a cost of {cost} {name} can never depart, as the quotas hold {most}"
-        ))
+        let pairs = costs.0.iter().zip(self.largest_costs.0);
+        for ((cost, most), name) in pairs.zip(self.unit_names) {
+            if *cost > most {
+                return Err(format!(
+                    "a cost of {cost} {name} can never depart, as the quotas hold {most}"
+                ));
+            }
+        }
+        Ok(costs)
+    }
+
+    /// The cost in a unit of a request that names none: 1 in requests and places, unless the quotas say otherwise.
+    fn default_cost_of(&self, unit: &str) -> Option<u32> {
+        let alike = self.quotas().iter().filter(|it| it.unit_name() == unit);
+        let own = alike.filter_map(|quota| quota.default_cost).next();
+        own.or([REQUESTS, CONCURRENT].contains(&unit).then_some(1))
     }
 
     /// The name, or the quotas as text if it has none, such as `10/s+5000/h`.

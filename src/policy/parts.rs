@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Lost, Outage, Policy, PolicyUnit, Recovery, next_number};
-use crate::algorithm::{Counter, number_units};
+use super::{Lost, Outage, Policy, Recovery, next_number};
+use crate::algorithm::{Costs, Counter, number_units};
 use crate::cost::Cost;
 use crate::error::BuildError;
-use crate::quota::{CONCURRENT, MOST_UNITS, Quota, REQUESTS, interned_units, units_of};
+use crate::quota::{CONCURRENT, MOST_UNITS, Quota, interned_units, units_of};
 
 /// The most quotas that one policy may join.
 const MOST_QUOTAS: usize = 8;
@@ -152,18 +152,12 @@ impl PolicyParts {
         let mut sorted = self.quotas.clone();
         sorted.sort_by_cached_key(|quota| (quota.window(), quota.limit(), quota.to_string()));
         let mut counters: SmallVec<_> = sorted.iter().map(Counter::new).collect();
-        let names = number_units(&mut counters);
-        let unit_names = interned_units(&names);
-        let units = names.into_iter().map(|name| {
-            let quotas = self.quotas.iter().filter(|quota| quota.unit_name() == name);
-            let own = quotas.clone().find_map(|quota| quota.default_cost);
-            let is_request = [REQUESTS, CONCURRENT].contains(&name);
-            PolicyUnit {
-                name,
-                largest_cost: quotas.map(Quota::largest_cost).min().unwrap_or(0),
-                default_cost: own.or(is_request.then_some(1)),
-            }
-        });
+        let unit_names = interned_units(&number_units(&mut counters));
+        let mut largest_costs = Costs::default();
+        for (most, unit) in largest_costs.0.iter_mut().zip(unit_names) {
+            let alike = self.quotas.iter().filter(|it| it.unit_name() == *unit);
+            *most = alike.map(Quota::largest_cost).min().unwrap_or(0);
+        }
         let mut policy = Policy {
             label: match &self.name {
                 Some(name) => name.as_str().into(),
@@ -171,8 +165,8 @@ impl PolicyParts {
             },
             lease: (self.quotas.iter().find(is_concurrent)).map(Quota::window),
             guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
-            units: units.collect(),
             unit_names,
+            largest_costs,
             counters,
             default_costs: None,
             number: next_number(),
