@@ -118,12 +118,20 @@ impl Counter {
                 Tally::Window(Window::with_buckets(size, buckets))
             }
             quota::Algorithm::FixedWindow { start } => {
-                Tally::Fixed(Fixed::new(start == quota::WindowStart::Clock))
+                let aligned = start == quota::WindowStart::Clock;
+                Tally::Fixed(Fixed {
+                    aligned,
+                    ..Fixed::default()
+                })
             }
             quota::Algorithm::Concurrent { .. } => Tally::Concurrent(Concurrent::default()),
             rate => {
                 size.span = window.div_ceil(units.into());
-                Tally::Gcra(Gcra::new(!matches!(rate, quota::Algorithm::Gcra { .. })))
+                let spaced = !matches!(rate, quota::Algorithm::Gcra { .. });
+                Tally::Gcra(Gcra {
+                    spaced,
+                    ..Gcra::default()
+                })
             }
         };
         let unit = Unit {

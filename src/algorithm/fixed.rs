@@ -23,13 +23,6 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    pub(crate) fn new(aligned: bool) -> Self {
-        Self {
-            aligned,
-            ..Self::default()
-        }
-    }
-
     /// Continues with another window. The recorded units count for the window of the last one. The next window does not
     /// begin earlier than a whole one from now: this one may have begun within an earlier window under that quota.
     pub(super) fn continue_with(&mut self, Size { span: window, .. }: Size, now: u64) {
@@ -152,6 +145,10 @@ impl Algorithm for Fixed {
     }
 
     fn clear(&mut self) {
-        *self = Self::new(self.aligned);
+        let aligned = self.aligned;
+        *self = Self {
+            aligned,
+            ..Self::default()
+        };
     }
 }

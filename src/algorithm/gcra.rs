@@ -19,13 +19,6 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    pub(crate) fn new(spaced: bool) -> Self {
-        Self {
-            spaced,
-            ..Self::default()
-        }
-    }
-
     /// Continues with another interval. It counts as if the burst were used up at the last departure, at most.
     pub(super) fn continue_with(&mut self, size: Size) {
         self.due = self.due.min(self.last + span(size.units.into(), size.span));

@@ -509,18 +509,16 @@ impl State {
             if at > until {
                 break;
             }
-            let cost = cost.as_costs();
             let together = match requests - count {
                 left if demand.cost.is_zero() || left == 1 => 1,
-                left => self.fits_at(terms, at, cost).min(left),
+                left => self.fits_at(terms, at, cost.as_costs()).min(left),
             };
-            let (recorded, requests) = (terms.recorded(at), together as u32);
-            let units = cost * requests;
+            let (recorded, units) = (terms.recorded(at), (cost * together).as_costs());
             self.record(at, recorded, units);
             grants.push(Grant {
                 at,
                 recorded,
-                requests,
+                requests: together as u32,
             });
             granted.push(Recorded { recorded, units });
             count += together;

@@ -56,14 +56,6 @@ impl From<u32> for Costs {
     }
 }
 
-impl Mul<u32> for Costs {
-    type Output = Self;
-
-    fn mul(self, count: u32) -> Self {
-        Self(self.0.map(|cost| cost.saturating_mul(count)))
-    }
-}
-
 impl Units {
     /// The sum over all units, which grows with each request.
     pub(crate) fn total(&self) -> u64 {
