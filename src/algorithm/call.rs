@@ -99,7 +99,7 @@ impl Take {
     pub(crate) fn one(mode: Mode, cost: impl Into<Costs>) -> Self {
         Self {
             mode,
-            demand: Demand::one(cost.into()),
+            demand: Demand::single(u64::MAX, cost.into()),
             ..Self::default()
         }
     }

@@ -29,7 +29,6 @@ pub(crate) struct Point {
 impl Demand {
     /// The demand of these requests: the arrival, in microseconds on the store's clock, and the cost of each, oldest
     /// first. A point that arrived before the point ahead of it counts as arrived then.
-    #[must_use]
     pub fn new<C>(requests: impl ExactSizeIterator<Item = (u64, C)> + Clone) -> Self
     where
         C: Into<Costs>,
@@ -74,12 +73,8 @@ impl Demand {
         this
     }
 
-    /// One request that arrives now.
-    pub(crate) fn one(cost: Costs) -> Self {
-        Self::single(u64::MAX, cost)
-    }
-
-    fn single(arrival: u64, cost: Costs) -> Self {
+    /// One request.
+    pub(crate) fn single(arrival: u64, cost: Costs) -> Self {
         let units = cost.into();
         let point = Point { arrival, units };
         Self {
