@@ -27,7 +27,6 @@ pub struct Permit {
 impl Permit {
     /// Returns true while there is time to depart: for the [guard](crate::LimiterBuilder::guard), less the round trip to
     /// the store.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         Instant::now() < self.granted.turn.until
     }
@@ -55,27 +54,23 @@ impl Permit {
     }
 
     /// How long the request waited.
-    #[must_use]
     #[inline]
     pub fn waited(&self) -> Duration {
         self.granted.waited
     }
 
     /// How many more requests of cost 1 could have departed at once when this one was granted.
-    #[must_use]
     #[inline]
     pub fn remaining(&self) -> u32 {
         self.granted.remaining.left.0[0]
     }
 
     /// How much more of this unit could have departed at once; `None` if no quota counts it.
-    #[must_use]
     pub fn remaining_of(&self, unit: &str) -> Option<u32> {
         self.granted.remaining.of(unit)
     }
 
     /// How long until all units of the quotas are available again.
-    #[must_use]
     pub fn reset(&self) -> Duration {
         until(Some(self.granted.resets()), Instant::now())
     }
@@ -83,19 +78,16 @@ impl Permit {
     /// Whether the departure counts. It does not if a rule exempts the request, or if
     /// [`Outage::Allow`](crate::Outage::Allow) lets it depart
     /// while the store is out.
-    #[must_use]
     pub fn is_counted(&self) -> bool {
         self.is_counted
     }
 
     /// The key.
-    #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// The cost of the request, in requests or else in the first unit by name.
-    #[must_use]
     pub fn cost(&self) -> u32 {
         self.granted.turn.units.0[0]
     }
@@ -120,7 +112,6 @@ impl Decision {
     }
 
     /// Whether the request may depart now.
-    #[must_use]
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
@@ -145,19 +136,16 @@ pub struct Departure {
 
 impl Departure {
     /// How long the request waited for its permit; of several attempts, the last.
-    #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
     /// How many more requests of cost 1 could have departed at once when this one was granted.
-    #[must_use]
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
 
     /// How long from now until all units of the quotas are available again.
-    #[must_use]
     pub fn reset(&self) -> Duration {
         until(Some(self.reset), Instant::now())
     }

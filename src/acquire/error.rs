@@ -95,7 +95,6 @@ impl Error {
     }
 
     /// The name of the policy: of the [rule](crate::rules), or of the [limiter](crate::LimiterBuilder::name) if it has one.
-    #[must_use]
     pub fn policy_name(&self) -> Option<&str> {
         self.policy().name()
     }
@@ -109,7 +108,6 @@ impl Error {
     }
 
     /// Why the request gets no permit.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self.inner.cause {
             Cause::TooLong { .. } => ErrorKind::TooLong,
@@ -125,7 +123,6 @@ impl Error {
 
     /// Returns true if a limit refuses the request: it would [wait too long](ErrorKind::TooLong), or the
     /// [queue is full](ErrorKind::QueueFull).
-    #[must_use]
     pub fn is_limited(&self) -> bool {
         matches!(self.kind(), ErrorKind::TooLong | ErrorKind::QueueFull)
     }
@@ -133,7 +130,6 @@ impl Error {
     /// Returns true if the store did not answer, or with an error; the [`StoreError`] is the source.
     ///
     /// The store may have recorded a departure: see [`StoreError::is_outcome_unknown`].
-    #[must_use]
     pub fn is_store(&self) -> bool {
         self.kind() == ErrorKind::Store
     }
@@ -145,7 +141,6 @@ impl Error {
     ///     tower_throttle::Error::find(error).is_some_and(|error| error.is_limited())
     /// }
     /// ```
-    #[must_use]
     pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
         std::iter::successors(Some(error), |&error| error.source())
             .find_map(|error| error.downcast_ref())
@@ -153,7 +148,6 @@ impl Error {
 
     /// How long the request would have had to wait, if that is [too long](ErrorKind::TooLong), including the time that it had
     /// waited already.
-    #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         match self.inner.cause {
             Cause::TooLong { waited, snapshot } => Some(waited + snapshot.delay()),
@@ -164,7 +158,6 @@ impl Error {
     /// The state of the key when the request [was limited](Self::is_limited).
     ///
     /// If the [queue was full](ErrorKind::QueueFull), it is that of the last answer of the store; `None` before the first one.
-    #[must_use]
     pub fn snapshot(&self) -> Option<&Snapshot> {
         match &self.inner.cause {
             Cause::TooLong { snapshot, .. } => Some(snapshot),

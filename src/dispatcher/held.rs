@@ -43,14 +43,12 @@ pub struct Place(pub(super) Option<Box<Held>>);
 
 impl Place {
     /// False if no quota limits how many requests are in progress, or if the request does not count.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_some()
     }
 
     /// Whether the lease has ended, so that the store may have given the place to another request. It stays so, although the
     /// process takes the place again when the store is back.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         let held = self.0.as_ref();
         held.is_some_and(|held| held.is_leased && held.lease_end().is_none())

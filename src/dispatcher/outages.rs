@@ -120,26 +120,22 @@ pub struct Health {
 impl Health {
     /// Whether the store is out, or a shard of it. The [outage policy](crate::Outage) then holds for the keys of that
     /// shard.
-    #[must_use]
     pub fn is_out(&self) -> bool {
         self.out.is_some()
     }
 
     /// The beginning of the outage; of the first one if several shards are out.
-    #[must_use]
     pub fn since(&self) -> Option<Instant> {
         self.out.as_ref().map(|(since, _)| *since)
     }
 
     /// The error of the last call or probe.
-    #[must_use]
     pub fn error(&self) -> Option<&StoreError> {
         self.out.as_ref().map(|(_, error)| error)
     }
 
     /// How many [shards](crate::store::Store::shard) of the store are out, of those that were called: at most 1, except
     /// in a cluster, in which each server is a shard.
-    #[must_use]
     pub fn shards_out(&self) -> usize {
         self.shards_out
     }
