@@ -45,7 +45,7 @@ use super::order::has_flow;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
     Announcement, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded,
-    Size, State, Tag, Tally, Unit, Units, Window, number_units,
+    Size, State, Tag, Tally, Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
@@ -155,7 +155,7 @@ impl Counter {
         if units == 0 || span == 0 {
             return Err(unrecognized());
         }
-        let (unit, size) = (Unit::default(), Size { units, span });
+        let size = Size { units, span };
         let mut entries = Entries::default();
         let tally = match kind {
             1 | 2 => {
@@ -202,13 +202,19 @@ impl Counter {
             }
             _ => return Err(unrecognized()),
         };
-        Ok((Self { unit, size, tally }, entries))
+        let counter = Self {
+            unit: REQUESTS,
+            number: 0,
+            size,
+            tally,
+        };
+        Ok((counter, entries))
     }
 }
 
 /// The names of the units of these counters, as in calls and values. Empty if they count requests alone.
 pub(crate) fn unit_names(counters: &[Counter]) -> String {
-    let names = || counters.iter().map(|counter| counter.unit.name);
+    let names = || counters.iter().map(|counter| counter.unit);
     match names().all(|name| name == REQUESTS) {
         true => String::new(),
         false => names().collect::<Vec<_>>().join(" "),
@@ -384,7 +390,7 @@ impl State {
             let [bytes] = tail.numbers([1])?;
             let names = str::from_utf8(tail.bytes(bytes as usize)?).unwrap_or_default();
             for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
-                counter.unit.name = parse_unit(name).map_err(|_| unrecognized())?;
+                counter.unit = parse_unit(name).map_err(|_| unrecognized())?;
             }
             let is_former = announced == 0 && flags & HAS_HOLD == 0;
             if (number_units(&mut state.counters).len() > MOST_UNITS && !is_former)

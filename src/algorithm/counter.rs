@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use smallvec::SmallVec;
 
 use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
-use crate::quota::{self, Quota, REQUESTS, units_of};
+use crate::quota::{self, Quota, units_of};
 
 /// The numbers of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,24 +59,12 @@ pub(super) trait Algorithm {
     }
 }
 
-/// The unit of a counter: its name, and its number among the units of the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unit {
-    pub(crate) name: &'static str,
-    pub(super) number: u8,
-}
-
-impl Default for Unit {
-    fn default() -> Self {
-        let (name, number) = (REQUESTS, 0);
-        Self { name, number }
-    }
-}
-
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Counter {
-    pub(crate) unit: Unit,
+    /// The name of its unit, and its number among those of the policy.
+    pub(crate) unit: &'static str,
+    pub(super) number: u8,
     pub(super) size: Size,
     pub(crate) tally: Tally,
 }
@@ -134,16 +122,17 @@ impl Counter {
                 })
             }
         };
-        let unit = Unit {
-            name: quota.unit_name(),
-            ..Unit::default()
-        };
-        Self { unit, size, tally }
+        Self {
+            unit: quota.unit_name(),
+            number: 0,
+            size,
+            tally,
+        }
     }
 
     /// The number of its unit among those of the policy.
     pub(crate) fn nth(&self) -> usize {
-        self.unit.number.into()
+        self.number.into()
     }
 
     /// Forgets what no longer counts, and returns when a request may depart, if it costs anything here.
@@ -186,7 +175,7 @@ impl Counter {
     /// Returns true if this counter continues under the quota, with another size alone.
     fn is_like(&self, quota: &Self) -> bool {
         match (&self.tally, &quota.tally) {
-            _ if self.unit != quota.unit => false,
+            _ if self.unit != quota.unit || self.number != quota.number => false,
             (Tally::Gcra(_), Tally::Gcra(_)) | (Tally::Concurrent(_), Tally::Concurrent(_)) => true,
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned != other.aligned => false,
             (it, other) => discriminant(it) == discriminant(other) && self.span() == quota.span(),
@@ -205,7 +194,7 @@ impl Counter {
     pub(super) fn continue_as(&mut self, quota: &Self, now: u64) -> bool {
         let has_other_span = self.size.span != quota.size.span;
         match (&mut self.tally, &quota.tally) {
-            _ if self.unit.name != quota.unit.name => return false,
+            _ if self.unit != quota.unit => return false,
             (Tally::Window(it), Tally::Window(other)) => {
                 (it.grain, it.has_ring) = (other.grain, other.has_ring);
             }
@@ -223,7 +212,7 @@ impl Counter {
             (Tally::Concurrent(_), Tally::Concurrent(_)) => {}
             _ => return false,
         }
-        (self.unit, self.size) = (quota.unit, quota.size);
+        (self.number, self.size) = (quota.number, quota.size);
         true
     }
 
@@ -261,10 +250,10 @@ impl Counter {
 
 /// Numbers the units of the counters of a policy, and returns their names.
 pub(crate) fn number_units(counters: &mut [Counter]) -> SmallVec<[&'static str; 1]> {
-    let units = units_of(counters.iter().map(|counter| counter.unit.name));
-    for Counter { unit, .. } in counters {
-        let number = units.iter().position(|name| *name == unit.name);
-        unit.number = number.unwrap_or(0) as u8;
+    let units = units_of(counters.iter().map(|counter| counter.unit));
+    for counter in counters {
+        let number = units.iter().position(|unit| *unit == counter.unit);
+        counter.number = number.unwrap_or(0) as u8;
     }
     units
 }

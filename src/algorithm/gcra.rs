@@ -65,11 +65,11 @@ impl Algorithm for Gcra {
         }
     }
 
-    fn expires(&self, _capacity: Size) -> u64 {
+    fn expires(&self, _size: Size) -> u64 {
         self.due.max(self.last)
     }
 
-    fn resets(&self, _capacity: Size) -> u64 {
+    fn resets(&self, _size: Size) -> u64 {
         self.due
     }
 

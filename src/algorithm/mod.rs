@@ -48,7 +48,7 @@ mod units;
 mod usage;
 mod window;
 
-use self::counter::{Algorithm, Size, Unit};
+use self::counter::{Algorithm, Size};
 
 /// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.
 const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;

@@ -91,7 +91,7 @@ impl State {
             }
             return;
         }
-        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit.name));
+        let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit));
         let has_other_units = units(&self.counters) != units(quotas);
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);

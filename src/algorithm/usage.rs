@@ -14,7 +14,7 @@ const DAY: u64 = 24 * HOUR;
 impl Counter {
     /// A quota that is counted by these numbers.
     pub(crate) fn quota(&self) -> Quota {
-        let (unit, Size { units, span }) = (self.unit.name, self.size);
+        let (unit, Size { units, span }) = (self.unit, self.size);
         let new = |limit, window| Quota::new(limit, Duration::from_micros(window)).unit(unit);
         match &self.tally {
             Tally::Window(_) => new(units, span),

@@ -119,7 +119,7 @@ impl Algorithm for Window {
         self.free(size, at) / u64::from(cost)
     }
 
-    fn take(&mut self, _capacity: Size, _at: u64, recorded: u64, units: u32) {
+    fn take(&mut self, _size: Size, _at: u64, recorded: u64, units: u32) {
         let recorded = self.round(recorded);
         self.used += u64::from(units);
         // Most departures are recorded last.

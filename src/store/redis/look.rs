@@ -123,7 +123,7 @@ impl KeyState {
     /// Without what is known of the Redis key.
     fn of(mut state: State, now: u64) -> Self {
         state.drop_expired(now);
-        let names = units_of(state.counters.iter().map(|it| it.unit.name));
+        let names = units_of(state.counters.iter().map(|it| it.unit));
         // A request that arrives after all others, with a cost of 1 in each unit.
         let one = Costs(std::array::from_fn(|nth| u32::from(nth < names.len())));
         let take = Take {
