@@ -26,27 +26,19 @@ pub use self::peers::{Peer, governor};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 
-/// Runs a benchmark with the options of the command line, on this thread and so many others.
+/// Runs a benchmark with the options of the command line, on this thread and so many others, until the end or a signal. Its
+/// servers end in both cases.
 pub fn measure(
     workers: usize,
     run: impl AsyncFnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    measure_into(Output::new(Options::parse()), workers, run)
-}
-
-/// Runs until the end or a signal. Servers of the benchmark end in both cases.
-pub fn measure_into(
-    mut output: Output,
-    workers: usize,
-    run: impl AsyncFnOnce(&mut Output) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let runtime = match workers {
-        0 => Builder::new_current_thread().enable_all().build()?,
-        _ => Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build()?,
+    let mut output = Output::new(Options::parse());
+    let mut runtime = match workers {
+        0 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
     };
+    let runtime = runtime.worker_threads(workers.max(1)).enable_all();
+    let runtime = runtime.build()?;
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
