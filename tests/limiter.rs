@@ -11,7 +11,6 @@ use tower_throttle::{Acquire, Decision, ErrorKind};
 
 use crate::prelude::*;
 
-const MICROSECOND: Duration = Duration::from_micros(1);
 pub(crate) const GUARD: Duration = Duration::from_millis(10);
 
 /// The distance between departures with a limit of 1.
@@ -143,20 +142,6 @@ async fn a_cost_counts_and_a_request_that_can_never_depart_is_refused_and_is_not
         let look = limiter.acquire("a").cost(cost).peek().await;
         assert_eq!(look.expect("a look").delay().is_zero(), departs);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permit_is_not_valid_for_ever() {
-    let limiter = build(per_second(1));
-    let permit = limiter.acquire("a").await.expect("a permit");
-    assert!(permit.is_valid());
-    advance(GUARD - MICROSECOND).await;
-    assert!(permit.is_valid());
-    advance(MICROSECOND).await;
-    assert!(!permit.is_valid());
-    permit.forfeit();
-    let next = limiter.acquire("a").await.expect("a permit");
-    assert_eq!(next.waited(), Duration::ZERO);
 }
 
 /// Each call returns a decision or an error, and no call waits.

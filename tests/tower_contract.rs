@@ -355,6 +355,7 @@ async fn errors_pass_through_unchanged_and_a_service_that_fails_to_get_ready_cos
     let error = service.oneshot(get("/a")).await.expect_err("broken");
     assert!(error.is::<io::Error>());
 }
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_the_service_is_ready_costs_nothing() {
     for held in [Duration::ZERO, GUARD / 2, GUARD * 5] {
@@ -424,22 +425,4 @@ async fn limited_requests_carry_how_they_departed() {
         assert!((least..=least + 2 * MS).contains(&waited), "{waited:?}");
         assert!((STEP..=STEP + least + 2 * MS).contains(&reset), "{reset:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_report_of_ones_own_takes_the_place_of_the_extensions() {
-    let (mock, mut handle) = mock::pair();
-    let service = layer(per_second(1))
-        .report(|departure: Departure, response: &mut Response<()>| {
-            let waited = departure.waited().as_secs();
-            response.headers_mut().insert("x-waited", waited.into());
-        })
-        .layer(mock);
-    let _first = start(&service, "/first").await;
-    assert_eq!(answer(&mut handle).await, "/first");
-    let second = start(&service, "/second").await;
-    assert_eq!(answer(&mut handle).await, "/second");
-    let response = second.await.expect("no panic").expect("an answer");
-    assert!(response.extensions().get::<Departure>().is_none());
-    assert_eq!(response.headers()["x-waited"], "1");
 }

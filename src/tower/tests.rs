@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::stream;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
@@ -75,25 +75,20 @@ async fn a_call_whose_place_is_lost_is_dropped_and_counts() {
             pending::<Result<Response<Body>, Infallible>>().await
         }
     }));
+    let seen = async || (Arc::strong_count(&work), state(&limiter).await);
     let mut call = pin!(service.call(()));
     timeout(SECOND, &mut call).await.unwrap_err();
-    assert_eq!(
-        (Arc::strong_count(&work), state(&limiter).await),
-        (2, (1, Some(9)))
-    );
-
+    assert_eq!(seen().await, (2, (1, Some(9))));
     let (answer, ()) = tokio::join!(call.as_mut(), lose_places(&store));
     assert!(is_lost(&*answer.unwrap_err()));
     // The future is kept, but neither the work nor the place.
-    assert_eq!(
-        (Arc::strong_count(&work), state(&limiter).await),
-        (1, (0, Some(9)))
-    );
+    assert_eq!(seen().await, (1, (0, Some(9))));
 }
 
+/// The place is lost while the handler runs, or while its body streams.
 #[tokio::test(start_paused = true)]
-async fn a_handler_whose_place_is_lost_is_dropped_unless_its_layer_only_observes() {
-    for observes in [false, true] {
+async fn work_whose_place_is_lost_is_dropped_unless_its_layer_only_observes() {
+    for (runs, observes) in [(15, false), (15, true), (0, false), (0, true)] {
         let (store, limiter) = aborting();
         let mut layer = inbound(&limiter);
         if observes {
@@ -103,54 +98,35 @@ async fn a_handler_whose_place_is_lost_is_dropped_unless_its_layer_only_observes
         let service = layer.layer(service_fn(|_: Request<()>| {
             let work = work.clone();
             async move {
-                sleep(3 * LEASE).await;
-                drop(work);
-                Ok::<_, Infallible>(Response::new(Body::from("done")))
+                sleep(runs * SECOND).await;
+                let parts = stream::unfold((runs, work), async |(nth, work)| {
+                    sleep(SECOND).await;
+                    let part = Ok::<_, Infallible>("part");
+                    (nth < 15).then_some((part, (nth + 1, work)))
+                });
+                Ok::<_, Infallible>(Response::new(Body::from_stream(parts)))
             }
         }));
-        let call = service.oneshot(Request::new(()));
+        let answer = async {
+            let answer = service.oneshot(Request::new(())).await.unwrap();
+            let (head, body) = answer.into_parts();
+            (head, body.collect().await)
+        };
         let after_loss = async {
             lose_places(&store).await;
-            (Arc::strong_count(&work), state(&limiter).await)
+            (Arc::strong_count(&work), state(&limiter).await.1)
         };
-        let (answer, after_loss) = tokio::join!(call, after_loss);
-        let answer = answer.unwrap();
-        let refused = answer.extensions().get::<Refused>().unwrap();
-        assert!(is_lost(refused.error()));
-        assert_eq!(refused.is_enforced(), !observes);
+        let ((head, body), after_loss) = tokio::join!(answer, after_loss);
         // The request had departed.
-        assert_eq!(after_loss, (1 + usize::from(observes), (0, Some(9))));
-        let expected = match observes {
-            false => StatusCode::SERVICE_UNAVAILABLE,
-            true => StatusCode::OK,
-        };
-        assert_eq!(answer.status(), expected);
-        answer.into_body().collect().await.unwrap();
-        assert_eq!(state(&limiter).await, (0, Some(9)));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_whose_place_is_lost_fails_unless_its_layer_only_observes() {
-    for observes in [false, true] {
-        let (store, limiter) = aborting();
-        let mut layer = inbound(&limiter);
-        if observes {
-            layer = layer.observe_only();
+        assert_eq!(after_loss, (1 + usize::from(observes), Some(9)));
+        let refused = head.extensions.get::<Refused>();
+        if runs > 0 {
+            let refused = refused.unwrap();
+            assert!(is_lost(refused.error()) && refused.is_enforced() != observes);
+            assert_eq!(head.status.as_u16(), if observes { 200 } else { 503 });
         }
-        let service = layer.layer(service_fn(async |_: Request<()>| {
-            let parts = stream::unfold(0, async |nth| {
-                sleep(SECOND).await;
-                (nth < 15).then(|| (Ok::<_, Infallible>("part"), nth + 1))
-            });
-            Ok::<_, Infallible>(Response::new(Body::from_stream(parts)))
-        }));
-        let answer = service.oneshot(Request::new(())).await.unwrap();
-        let (body, ()) = tokio::join!(answer.into_body().collect(), lose_places(&store));
-        match body {
-            Ok(body) => assert!(observes && body.to_bytes().len() == 60),
-            Err(error) => assert!(!observes && is_lost(&*error)),
-        }
+        let is_cut = body.is_err_and(|error| is_lost(&*error));
+        assert_eq!(is_cut, runs == 0 && !observes);
         assert_eq!(state(&limiter).await, (0, Some(9)));
     }
 }
@@ -165,23 +141,12 @@ async fn a_full_queue_is_answered_with_429_whatever_its_requests_wait_for() {
         sleep(10 * SECOND).await;
         Ok::<_, Infallible>(Response::new(Body::empty()))
     }));
-    let call = async || {
-        let answer = service.clone().oneshot(Request::new(())).await.unwrap();
-        let is_busy = answer.extensions().get().map(Refused::is_busy);
-        (answer.status().as_u16(), is_busy)
+    let call = async |after: u32| {
+        sleep(after * SECOND / 4).await;
+        let answer = service.clone().oneshot(Request::new(())).await;
+        answer.unwrap().status().as_u16()
     };
-    let later = async |after: Duration| {
-        sleep(after).await;
-        call().await
-    };
-    let answers = tokio::join!(
-        call(),
-        // The store has not answered yet.
-        call(),
-        later(SECOND / 2),
-        // The store has answered that no place is left.
-        later(SECOND),
-    );
-    let full = (429, Some(false));
-    assert_eq!(answers, ((200, None), full, (503, Some(true)), full));
+    // The second one comes before the first answer of the store, and the last one finds a full queue after it.
+    let answers = tokio::join!(call(0), call(0), call(2), call(4));
+    assert_eq!(answers, (200, 429, 503, 429));
 }

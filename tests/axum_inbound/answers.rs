@@ -94,17 +94,6 @@ async fn each_kind_of_header_can_be_switched() {
 }
 
 #[tokio::test]
-async fn the_headers_follow_the_quotas() {
-    let limiter = limiter(Quota::per_hour(5));
-    let client = Client::new(&hello(by_client(&limiter)), "a");
-    assert_eq!(client.get("/").await.rate_limit().0, "5/h");
-    limiter.set_quota(Quota::per_minute(7)).expect("a quota");
-    let answer = client.get("/").await;
-    assert_eq!(answer.rate_limit().0, "7/m");
-    assert_eq!(answer.text("ratelimit-policy"), r#""7/m";q=7;w=60"#);
-}
-
-#[tokio::test]
 async fn a_closure_answers_instead_and_the_headers_stay() {
     let layer = by_client(&limiter(Quota::per_hour(1))).refusal(|refused: &Refused| {
         let (policy, key) = (refused.policy(), refused.key().expect("a key"));

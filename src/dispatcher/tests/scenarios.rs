@@ -260,35 +260,29 @@ fn no_departure_stays_unused_while_requests_wait() {
     }
 }
 
-/// The process with most of the requests dies, and the third expects to wait for them. No nudge arrives.
+/// The process with most of the requests dies, and others expect to wait for it. Either no nudge arrives, or the requests
+/// right behind its own are cancelled just before it is overdue.
 #[test]
 fn no_departure_stays_unused_after_a_process_was_killed() {
-    let mut processes = processes([1; 3]);
-    for (process, nth) in processes.iter_mut().zip(0..) {
+    let mut deaf = processes([1; 3]);
+    for (process, nth) in deaf.iter_mut().zip(0..) {
         process.jobs = burst(nth * 300, [60, 10, 10][nth as usize], 0);
     }
-    processes[0].killed = Some(2_400);
-    let mut scenario = Scenario::new("1/s", processes);
-    scenario.is_deaf = true;
-    let unused = unused(&scenario.run(), 1, 1);
-    assert!(unused <= millis(500), "{unused:?}");
-}
-
-/// The first process dies just before the requests of the second one are cancelled that were right behind its own. The
-/// third one expects to wait for both.
-#[test]
-fn no_departure_stays_unused_after_the_process_behind_a_dead_one_has_left() {
-    // The second one calls before the first one is overdue.
-    let mut processes = processes([20, 60, 1]);
-    processes[0].jobs = burst(0, 40, 0);
-    processes[0].killed = Some(4_950);
-    processes[1].jobs = burst(1_000, 8, 0);
-    let each = processes[1].jobs.iter_mut();
+    deaf[0].killed = Some(2_400);
+    let mut behind = processes([20, 60, 1]);
+    behind[0].jobs = burst(0, 40, 0);
+    behind[0].killed = Some(4_950);
+    behind[1].jobs = burst(1_000, 8, 0);
+    let each = behind[1].jobs.iter_mut();
     each.for_each(|it| it.wish = Wish::Cancelled(4_000));
-    processes[1].jobs.extend(burst(3_000, 8, 0));
-    processes[2].jobs = burst(2_000, 5, 0);
-    let unused = unused(&Scenario::new("1/s", processes).run(), 1, 1);
-    assert!(unused <= millis(500), "{unused:?}");
+    behind[1].jobs.extend(burst(3_000, 8, 0));
+    behind[2].jobs = burst(2_000, 5, 0);
+    for (processes, is_deaf) in [(deaf, true), (behind, false)] {
+        let mut scenario = Scenario::new("1/s", processes);
+        scenario.is_deaf = is_deaf;
+        let unused = unused(&scenario.run(), 1, 1);
+        assert!(unused <= millis(500), "{unused:?}");
+    }
 }
 
 const LEVELS: [Priority; 5] = [
