@@ -42,7 +42,7 @@ local function nudge(<<free&>>)
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
       local opening = earliest(now, <<(is_last or not is_free) and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
-      is_later = is_later or not is_free and opening == beyond and places.look(0, each@place, now) --places
+      is_later = is_later or not is_free and opening == beyond and places.look(previous@place, each@place, now) --places
       if opening < overdue then opening = overdue end
       local deadline = it[5]
       if not is_later and deadline > opening + late then

@@ -17,7 +17,8 @@ const UNAWARE: u64 = 250_000;
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
 
-/// Each of the first so many processes watches the one right ahead.
+/// A call checks whether the first so many announcements watch the one right ahead. A process has one for each priority, share
+/// and set of units.
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
@@ -69,11 +70,11 @@ impl State {
 
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. With shares or reserves, the order is not known: all. Otherwise: the first one ahead of this process, if
-    /// its request can depart much earlier than it calls; and of the next three, those that call much later than the process
-    /// right ahead is overdue. They have to watch it, and may not know that those in between have cancelled their requests.
-    /// With shares, these are checked only if no request of this process waits any more. If nudges arrive, the processes count
-    /// as overdue soon.
+    /// call in time. With shares or reserves, the order is not known: all. Otherwise, the call looks at the first announcements
+    /// ahead of its own requests: it nudges the first one if its request can depart much earlier than its process calls, and
+    /// each other that calls much later than the one ahead is overdue. A process has to watch the one right ahead, and may not
+    /// know that the requests in between have left. With shares or reserves, a call does so only if it leaves no requests
+    /// waiting. If nudges arrive, the processes count as overdue soon.
     pub(super) fn next(
         &mut self,
         terms: &Terms,

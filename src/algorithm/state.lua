@@ -109,9 +109,9 @@ end
 
 -- Whether a process is ahead of another, by the first four numbers of each.
 function common.is_before(one, other)
-  for i = 1, 3 do
-    if one[i] ~= other[i] then return one[i] < other[i] end
-  end
+  if one[1] ~= other[1] then return one[1] < other[1] end
+  if one[2] ~= other[2] then return one[2] < other[2] end
+  if one[3] ~= other[3] then return one[3] < other[3] end
   return one[4] < other[4]
 end
 
@@ -337,8 +337,8 @@ for _ = 1, announced do
       local distance, rival = who % 128 - level * 16
       local is_lower, rank = distance >= 16, distance - distance % 16
       if deadline >= now and (rank < front_rank or rank == front_rank and first <= front_arrival) then
-        local i, it = #front + 1, { level + rank / 16, 0, first, who, deadline, place }
-        while i > 1 and common.is_before(it, front[i - 1]) do i = i - 1 end
+        local i, it = 1, { level + rank / 16, 0, first, who, deadline, place }
+        while front[i] and common.is_before(front[i], it) do i = i + 1 end
         table.insert(front, i, it)
         front[5] = nil
         if i < 5 and front[4] then front_rank, front_arrival = (front[4][1] - level) * 16, front[4][3] end

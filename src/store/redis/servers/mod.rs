@@ -100,7 +100,7 @@ pub(crate) struct AnswerOrigin {
 #[async_trait]
 pub(crate) trait Topology: Send + Sync {
     /// A number of the server that holds this key, from what is known without a call. It is 0 where there is only one
-    /// server, and [`u64::MAX`] if no server is known for the key.
+    /// server, never in a cluster, and [`u64::MAX`] if no server is known for the key.
     fn shard(&self, _name: &str) -> u64 {
         0
     }

@@ -67,6 +67,8 @@ struct History {
     now: u64,
     server: u64,
     is_strict: bool,
+    /// So many of them are lanes of one process.
+    lanes: u64,
     /// Requests seldom wait, and nothing but requests changes the state: most calls are plain ones.
     is_calm: bool,
     /// The longest step of such a history.
@@ -116,6 +118,7 @@ impl History {
             now: START,
             server: 1 << 60,
             is_strict: !is_calm && random.random_bool(0.3),
+            lanes: random.random_range(1..4),
             is_calm,
             pace: [500, 5_000, 20_000, 50_000, 200_000][random.random_range(0..5)],
             reserves: match random.random_range(0..4) {
@@ -131,9 +134,11 @@ impl History {
     fn step(&mut self) {
         let longest = [0, 500, 5_000, 60_000, 300_000, 2_000_000, 15_000_000];
         let weighted = [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6];
+        // Processes with several lanes are seldom overdue.
+        let steps = if self.lanes > 1 { 14 } else { weighted.len() };
         let longest = match self.is_calm {
             true => self.pace,
-            false => longest[weighted[self.random.random_range(0..weighted.len())]],
+            false => longest[weighted[self.random.random_range(0..steps)]],
         };
         let rarely = if self.is_calm { 0.1 } else { 1.0 };
         self.now += self.random.random_range(0..=longest);
@@ -268,7 +273,10 @@ impl History {
         let (level, share) = (this.level, this.share);
         let has_reserves = random.random_bool(0.9);
         Operation::Take(Take {
-            process: 1_000_000_007 * 2_048 * (process as u64 + 1) + 128 * share + 16 * level,
+            process: 1_000_000_007 * 2_048 * (process as u64 / self.lanes + 1)
+                + 128 * share
+                + 16 * level
+                + process as u64 % self.lanes,
             flow: match share {
                 0 => Flow::default(),
                 id => Flow {
