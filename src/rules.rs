@@ -152,7 +152,7 @@ mod table;
 pub use self::{
     error::RulesError,
     key::KeyPart,
-    report::{Explanation, Reloaded, Warning},
+    report::{Explanation, Miss, Reloaded, Warning},
     rule::Rule,
     table::{RuleRef, Rules},
 };

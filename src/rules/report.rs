@@ -16,9 +16,18 @@ pub struct Explanation {
     pub rule: RuleRef,
     /// The policy, the key and the cost of the request; `None` if it is exempt.
     pub ruled: Option<Ruled>,
-    /// The rules before it, in order, each with the first condition that the request does not meet, such as
-    /// `the method is POST, not GET`.
-    pub misses: Vec<(RuleRef, String)>,
+    /// The rules before it, in order, each with the reason why it does not match.
+    pub misses: Vec<Miss>,
+}
+
+/// A rule that does not match a request, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Miss {
+    /// The rule that does not match.
+    pub rule: RuleRef,
+    /// The first condition that the request does not meet, such as `the method is POST, not GET`.
+    pub reason: String,
 }
 
 impl Rules {
@@ -38,8 +47,7 @@ impl Rules {
     /// let request = http::Request::post("https://api.example.com/search").body(()).unwrap();
     /// let explanation = rules.explain(&request);
     /// assert_eq!(explanation.rule.name(), Some("others"));
-    /// let (rule, reason) = &explanation.misses[0];
-    /// assert_eq!((rule.place(), &**reason), (0, "the method is POST, not GET"));
+    /// assert_eq!(explanation.misses[0].reason, "the method is POST, not GET");
     /// assert_eq!(
     ///     explanation.to_string(),
     ///     "rules[0] `search`: the method is POST, not GET\n\
@@ -50,7 +58,10 @@ impl Rules {
     pub fn explain<R: RequestHead>(&self, request: &R) -> Explanation {
         let mut misses = Vec::new();
         let (place, ruled) = self.find(request, |place, reason| {
-            misses.push((self.rule_ref(place), reason()));
+            misses.push(Miss {
+                rule: self.rule_ref(place),
+                reason: reason(),
+            });
         });
         Explanation {
             rule: self.rule_ref(place),
@@ -65,10 +76,16 @@ pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>, separato
     all.join(separator)
 }
 
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason)
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (rule, reason) in &self.misses {
-            writeln!(f, "{rule}: {reason}")?;
+        for miss in &self.misses {
+            writeln!(f, "{miss}")?;
         }
         write!(f, "{}: ", self.rule)?;
         let Some(ruled) = &self.ruled else {

@@ -17,7 +17,7 @@ fn an_explanation_names_of_each_rule_before_the_first_condition_that_is_not_met(
         "host = 'api.github.com'; path = ['GET /gists/{id}', 'DELETE /gists/{id}']",
     ]);
     let explanation = rules.explain(&get("https://api.github.com/gists/1/star"));
-    let places = explanation.misses.iter().map(|(rule, _)| rule.place());
+    let places = explanation.misses.iter().map(|miss| miss.rule.place());
     assert!(places.eq(0..6));
     assert_eq!(
         explanation.to_string(),

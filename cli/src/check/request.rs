@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, Method, Uri};
 use serde::Serialize;
-use tower_throttle::rules::{Explanation, RuleRef, Rules};
+use tower_throttle::rules::{Explanation, Miss, Rules};
 
 use crate::failure::Failure;
 
@@ -96,12 +96,12 @@ impl Answer {
     }
 }
 
-impl From<&(RuleRef, String)> for Missed {
-    fn from((rule, reason): &(RuleRef, String)) -> Self {
+impl From<&Miss> for Missed {
+    fn from(miss: &Miss) -> Self {
         Self {
-            rule: rule.place(),
-            name: rule.name().map(str::to_owned),
-            reason: reason.clone(),
+            rule: miss.rule.place(),
+            name: miss.rule.name().map(str::to_owned),
+            reason: miss.reason.clone(),
         }
     }
 }
