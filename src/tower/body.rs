@@ -22,7 +22,7 @@ pin_project! {
         inner: B,
         place: Option<Place>,
         // A layer that only observes ends no body.
-        goes_on_if_lost: bool,
+        pub(super) goes_on_if_lost: bool,
         is_aborted: bool,
     }
 }
@@ -35,12 +35,6 @@ impl<B> HeldBody<B> {
             goes_on_if_lost: false,
             is_aborted: false,
         }
-    }
-
-    /// Goes on if the place is lost, as with [`Lost::Continue`](crate::Lost::Continue).
-    pub(super) fn go_on_if_lost(mut self, goes_on: bool) -> Self {
-        self.goes_on_if_lost = goes_on;
-        self
     }
 
     /// The body inside.

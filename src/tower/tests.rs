@@ -132,10 +132,20 @@ async fn work_whose_place_is_lost_is_dropped_unless_its_layer_only_observes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_is_answered_with_429_whatever_its_requests_wait_for() {
+async fn a_full_queue_is_answered_by_what_may_have_filled_it() {
+    let (places, rate) = (Quota::concurrent(1), Quota::per_hour(9));
+    assert_eq!(statuses(&[places]).await, [200, 503, 503, 503]);
+    assert_eq!(statuses(&[places, rate]).await, [200, 429, 503, 429]);
+}
+
+/// The statuses of requests under these quotas. The second one comes before the first answer of the store, and finds a full
+/// queue, as does the last one.
+async fn statuses(quotas: &[Quota]) -> [u16; 4] {
     let store = FailingStore::new(MemoryStore::new()).latency(SECOND / 10);
     let limiter = Limiter::builder().store(store).max_waiting(1);
-    let limiter = limiter.quota(Quota::concurrent(1)).build().unwrap();
+    let quotas = quotas.iter().copied();
+    let limiter = quotas.fold(limiter, |it, quota| it.quota(quota));
+    let limiter = limiter.build().unwrap();
     let layer = inbound(&limiter).max_wait(SECOND);
     let service = layer.layer(service_fn(async |_: Request<()>| {
         sleep(10 * SECOND).await;
@@ -143,10 +153,17 @@ async fn a_full_queue_is_answered_with_429_whatever_its_requests_wait_for() {
     }));
     let call = async |after: u32| {
         sleep(after * SECOND / 4).await;
-        let answer = service.clone().oneshot(Request::new(())).await;
-        answer.unwrap().status().as_u16()
+        let answer = service.clone().oneshot(Request::new(())).await.unwrap();
+        let is_full = answer.status() != 200;
+        assert!(!is_full || !answer.headers()["ratelimit-policy"].is_empty());
+        let headroom = answer.headers().get("ratelimit");
+        let has_time = headroom.is_some_and(|it| it.to_str().unwrap().contains("t="));
+        assert!(
+            !is_full || !has_time,
+            "it is not known when places are free"
+        );
+        answer.status().as_u16()
     };
-    // The second one comes before the first answer of the store, and the last one finds a full queue after it.
-    let answers = tokio::join!(call(0), call(0), call(2), call(4));
-    assert_eq!(answers, (200, 429, 503, 429));
+    let (first, second, third, last) = tokio::join!(call(0), call(0), call(2), call(4));
+    [first, second, third, last]
 }

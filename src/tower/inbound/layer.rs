@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::headers::{Headroom, write_rate_limit, write_retry_after, write_x_rate_limit};
 use super::problem::ProblemDetails;
 use super::refused::{FailureMode, Refusal, Refused};
-use crate::acquire::{Acquire, Cause, Error};
+use crate::acquire::{Acquire, Cause, Error, ErrorKind};
 use crate::algorithm::Costs;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
@@ -131,7 +131,7 @@ impl<K, F> InboundLayer<K, F> {
     }
 
     /// Sets the status of the answer to a request that is refused only because too many are
-    /// [in progress](crate::Quota::concurrent). Default: 503.
+    /// [in progress](crate::Quota::concurrent), as [`Refused::is_busy`] says. Default: 503.
     pub fn busy_status(mut self, busy_status: StatusCode) -> Self {
         self.direction.options.busy_status = busy_status;
         self
@@ -187,7 +187,7 @@ impl<K, F> InboundLayer<K, F> {
     ///
     /// Requests are decided without a [`max_wait`](Self::max_wait), and count if they are granted. A request that would be
     /// refused, for any reason, passes. Its extensions and those of its response hold the [`Refused`]. If the place of a request
-    /// is lost, its work goes on, even with [`Lost::Abort`](crate::Lost::Abort). Responses have no rate limit headers, because
+    /// is lost, its work goes on, even with [`Lost::Abort`](crate::Lost::Abort), and the request counts. Responses have no rate limit headers, because
     /// clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each request still takes the time
     /// of a call to the store.
     pub fn observe_only(mut self) -> Self {
@@ -288,8 +288,8 @@ where
             }
             None => None,
         };
-        let body = HeldBody::new(body, place);
-        let body = body.go_on_if_lost(self.direction.options.observe_only);
+        let mut body = HeldBody::new(body, place);
+        body.goes_on_if_lost = self.direction.options.observe_only;
         (Response::from_parts(head, body), None)
     }
 
@@ -328,6 +328,7 @@ impl<F> Inbound<F> {
     fn explain(&self, refused: Refused, head: &mut Parts) {
         let headers = &mut head.headers;
         let (delay, policy) = (refused.delay(), refused.policy());
+        let may_be_busy = refused.is_busy() || refused.error.kind() == ErrorKind::QueueFull;
         let headroom = refused.error.snapshot().map(|snapshot| Headroom {
             remaining: match policy.has_units() {
                 // Other units than the one that refuses it may be left.
@@ -335,7 +336,7 @@ impl<F> Inbound<F> {
                 false => Costs::default(),
             },
             // It is not known when requests in progress end.
-            more: delay.filter(|_| !refused.is_busy()),
+            more: delay.filter(|_| !may_be_busy || policy.lease().is_none()),
         });
         self.write(headers, policy, headroom);
         if let Some(delay) = delay
@@ -367,18 +368,21 @@ impl<F> Inbound<F> {
 }
 
 impl Options {
-    /// The status if there is no place for a request of this cost, and room for it in all other units. A full queue is a limit of
-    /// its own: the last answer of the store does not show what filled it.
+    /// The status if there is no place for a request of this cost, and room for it in all other units. A full queue
+    /// shows that only if the policy limits nothing else than requests in progress.
     fn busy_status_of(&self, error: &Error, cost: &Cost) -> Option<StatusCode> {
-        let Cause::TooLong { snapshot, .. } = error.cause() else {
-            return None;
-        };
         let policy = error.policy();
         policy.lease()?;
-        let costs = policy.costs_of(cost, None).ok()?;
-        let mut units = snapshot.all_remaining().zip(costs.0);
-        let is_full = |((unit, left), cost): ((_, u32), u32)| (unit == CONCURRENT) == (left < cost);
-        units.all(is_full).then_some(self.busy_status)
+        let is_busy = match error.cause() {
+            Cause::TooLong { snapshot, .. } => {
+                let costs = policy.costs_of(cost, None).ok()?;
+                let mut units = snapshot.all_remaining().zip(costs.0);
+                units.all(|((unit, left), cost)| (unit == CONCURRENT) == (left < cost))
+            }
+            Cause::QueueFull { .. } => policy.units() == [CONCURRENT],
+            _ => false,
+        };
+        is_busy.then_some(self.busy_status)
     }
 }
 

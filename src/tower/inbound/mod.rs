@@ -25,8 +25,8 @@
 //! | request | answer |
 //! | --- | --- |
 //! | may depart | the service's, with the headers below; its extensions hold the [`Departure`](crate::Departure) |
-//! | is over its limit, or the queue is full, whatever the requests in it wait for | 429, with the same headers and `Retry-After`, once the store has answered for the key |
-//! | finds too many [in progress](crate::Quota::concurrent), and neither another limit nor a full queue refuses it | 503, or [another status](crate::ThrottleLayer::busy_status), with the same headers |
+//! | is over its limit, or the queue is full | 429, with the same headers and `Retry-After`, once the store has answered for the key |
+//! | finds too many [in progress](crate::Quota::concurrent), and no other limit refuses it; or a full queue under a policy that limits nothing else | 503, or [another status](crate::ThrottleLayer::busy_status), with the same headers |
 //! | lacks a credential: a bearer token, or a [header whose name looks like a secret's](crate::key::header()) | 401, with `WWW-Authenticate` and the reason |
 //! | has no [address](crate::key::client_ip()), as the server is not set up for it | 500; the reason is for [`on_refused`](crate::ThrottleLayer::on_refused) |
 //! | has no key for another cause | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |

@@ -47,7 +47,8 @@ impl Refused {
         self.error.policy()
     }
 
-    /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many. False if the queue is full.
+    /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many. A full queue shows
+    /// that only if the policy limits nothing else.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
@@ -71,7 +72,8 @@ impl Refused {
 
     /// The status of the default answer: 429 if the key is over its limit or the queue is full; 503 or
     /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy); 503 if the store
-    /// does not answer or the place is lost; 400 if the cost can never depart; 400, 401 or 500 without a key, by the [cause](crate::key::NoKeyCause).
+    /// does not answer or the place is lost; 400 if the cost can never depart; 400, 401 or 500 without a key, by the
+    /// [cause](crate::key::NoKeyCause).
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
