@@ -37,7 +37,7 @@ pub struct Policy {
     counters: SmallVec<[Counter; 1]>,
     /// Policies of the same number have the same counters.
     number: u64,
-    /// Holds instead while the store is out, if anything departs then.
+    /// The policy that holds instead while the store is out, if anything departs then.
     pub(crate) fallback: Option<Arc<Self>>,
     /// The header field that describes the policy, once a response needs it.
     pub(crate) header: OnceLock<HeaderValue>,
@@ -178,8 +178,8 @@ impl Policy {
 
     /// The cost in a unit of a request that names none: 1 in requests and places, unless the quotas say otherwise.
     fn default_cost_of(&self, unit: &str) -> Option<u32> {
-        let alike = self.quotas().iter().filter(|it| it.unit_name() == unit);
-        let own = alike.filter_map(|quota| quota.default_cost).next();
+        let mut alike = self.quotas().iter().filter(|it| it.unit_name() == unit);
+        let own = alike.find_map(|quota| quota.default_cost);
         own.or([REQUESTS, CONCURRENT].contains(&unit).then_some(1))
     }
 

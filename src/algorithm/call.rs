@@ -99,6 +99,7 @@ impl Take {
     pub(crate) fn one(mode: Mode, cost: impl Into<Costs>) -> Self {
         Self {
             mode,
+            // Behind all that wait.
             demand: Demand::single(u64::MAX, cost.into()),
             ..Self::default()
         }

@@ -289,9 +289,9 @@ impl State {
         }
         self.counters.iter().for_each(|it| it.encode(&mut out));
         let mut room = 0;
-        let rings = self.counters.iter();
-        for (log, size) in rings.filter_map(|it| Some((it.ring()?, it.size))) {
-            let end = out.0.len() + log.room(size) * RECORDED_BYTES;
+        for counter in &self.counters {
+            let Some(log) = counter.ring() else { continue };
+            let end = out.0.len() + log.room(counter.size) * RECORDED_BYTES;
             encode_log(&mut out, log);
             out.0.resize(end, 0);
             room = TAIL_ROOM;

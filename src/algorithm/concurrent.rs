@@ -53,7 +53,7 @@ impl Concurrent {
         self.holders.iter().map(|it| u64::from(it.units)).sum()
     }
 
-    /// The number of the last call of a process that holds units.
+    /// The number of the last call of a process; `None` if it holds no units.
     pub(super) fn last_call(&self, process: u64) -> Option<u64> {
         let mut holders = self.holders.iter();
         holders.find(|it| it.process == process).map(|it| it.number)

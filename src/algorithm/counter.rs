@@ -5,12 +5,12 @@ use std::mem::discriminant;
 use smallvec::SmallVec;
 
 use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
-use crate::quota::{self, Quota, units_of};
+use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// The most units of a window or of a burst, or in progress.
+    /// The most units that may depart at once or be in progress, so the most that one request may cost.
     pub(crate) units: u32,
     /// The window, the interval between two units, or the lease, in microseconds.
     pub(crate) span: u64,
@@ -62,8 +62,8 @@ pub(super) trait Algorithm {
 /// A quota with its recorded departures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// The name of its unit, and its number among those of the policy.
     pub(crate) unit: &'static str,
+    /// The number of its unit among those of the policy.
     pub(super) number: u8,
     pub(super) size: Size,
     pub(crate) tally: Tally,
@@ -95,32 +95,30 @@ macro_rules! counted {
 impl Counter {
     /// The counter of a quota, in which nothing was recorded.
     pub(crate) fn new(quota: &Quota) -> Self {
-        let (units, window) = (quota.limit(), quota.window().as_micros() as u64);
-        let mut size = Size {
-            units: quota.largest_cost(),
-            span: window,
+        use quota::Algorithm::{
+            Concurrent as Places, FixedWindow, Gcra as Rate, LeakyBucket, SlidingBuckets,
+            SlidingLog, Spacing,
         };
+        let window = quota.window().as_micros() as u64;
+        let span = match quota.counted_by() {
+            Rate { .. } | Spacing | LeakyBucket { .. } => window.div_ceil(quota.limit().into()),
+            SlidingLog | SlidingBuckets { .. } | FixedWindow { .. } | Places { .. } => window,
+        };
+        let units = quota.largest_cost();
+        let size = Size { units, span };
         let tally = match quota.counted_by() {
-            quota::Algorithm::SlidingLog => Tally::Window(Window::new(size)),
-            quota::Algorithm::SlidingBuckets { buckets } => {
-                Tally::Window(Window::with_buckets(size, buckets))
-            }
-            quota::Algorithm::FixedWindow { start } => {
-                let aligned = start == quota::WindowStart::Clock;
-                Tally::Fixed(Fixed {
-                    aligned,
-                    ..Fixed::default()
-                })
-            }
-            quota::Algorithm::Concurrent { .. } => Tally::Concurrent(Concurrent::default()),
-            rate => {
-                size.span = window.div_ceil(units.into());
-                let spaced = !matches!(rate, quota::Algorithm::Gcra { .. });
-                Tally::Gcra(Gcra {
-                    spaced,
-                    ..Gcra::default()
-                })
-            }
+            SlidingLog => Tally::Window(Window::new(size)),
+            SlidingBuckets { buckets } => Tally::Window(Window::with_buckets(size, buckets)),
+            FixedWindow { start } => Tally::Fixed(Fixed {
+                aligned: start == WindowStart::Clock,
+                ..Fixed::default()
+            }),
+            Places { .. } => Tally::Concurrent(Concurrent::default()),
+            Rate { .. } => Tally::Gcra(Gcra::default()),
+            Spacing | LeakyBucket { .. } => Tally::Gcra(Gcra {
+                spaced: true,
+                ..Gcra::default()
+            }),
         };
         Self {
             unit: quota.unit_name(),
@@ -157,11 +155,11 @@ impl Counter {
         }
     }
 
-    /// The number of its unit, how many units may depart now, and when all are available again.
+    /// How many units may depart now, and when all are available again.
     #[inline(always)]
-    pub(super) fn left(&self, terms: &Terms) -> (usize, u64, u64) {
-        let (nth, size) = (self.nth(), self.size);
-        counted!(&self.tally, it => (nth, it.remaining(size, terms), it.resets(size)))
+    pub(super) fn left(&self, terms: &Terms) -> (u64, u64) {
+        let size = self.size;
+        counted!(&self.tally, it => (it.remaining(size, terms), it.resets(size)))
     }
 
     /// The time over which departures count. Places are no departures.

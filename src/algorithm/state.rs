@@ -629,7 +629,7 @@ impl State {
     fn left(&self, terms: &Terms) -> (Costs, u64) {
         let (mut remaining, mut reset) = ([None::<u32>; MOST_UNITS], 0);
         for counter in &self.counters {
-            let (nth, units, resets) = counter.left(terms);
+            let (nth, (units, resets)) = (counter.nth(), counter.left(terms));
             let units = u32::try_from(units).unwrap_or(u32::MAX);
             remaining[nth] = Some(remaining[nth].map_or(units, |least| least.min(units)));
             reset = reset.max(resets);

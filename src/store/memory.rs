@@ -88,7 +88,6 @@ impl MemoryStore {
     }
 
     /// The number of keys, with expired ones that were not dropped yet.
-    #[must_use]
     pub fn key_count(&self) -> usize {
         let count = |shard: &Mutex<Shard>| shard.lock().entries.len();
         self.0.shards.iter().map(count).sum()
