@@ -1,7 +1,7 @@
 -- The processes to nudge; see next.rs.
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
-  local last, overdue, most = nil, 0, fair and described > 0 and 1 or 4
+  local last, rank, overdue, most = nil, 0, 0, fair and described > 0 and 1 or 4
   local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
   local function is_held_up(<<cost&>>)
@@ -37,8 +37,10 @@ local function nudge(<<free&>>)
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (is_any and 0 or each&)
     else
-      local without_lane, is_last = it[4] - it[4] % 2048, i == most
-      if is_free then is_last = without_lane ~= last and <<free& <= ahead&| and >> end
+      local without_lane = it[4] - it[4] % 2048
+      local is_other = without_lane ~= last
+      if is_other then rank = rank + 1 end
+      local is_last = is_other and (is_free or rank == most) and <<free& <= ahead&| and >>
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
       local opening = earliest(now, <<(is_last or not is_free) and previous& or ahead&>>, <<each&>>)
       local is_later = is_free and opening > far
@@ -52,7 +54,7 @@ local function nudge(<<free&>>)
       end
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
-      if without_lane ~= last then
+      if is_other then
         last, overdue = without_lane, is_free and 0 or deadline + 60000
         previous& = ahead&
       end

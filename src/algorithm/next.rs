@@ -17,8 +17,8 @@ const UNAWARE: u64 = 250_000;
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
 
-/// A call checks whether the first so many announcements watch the one right ahead. A process has one for each priority, share
-/// and set of units.
+/// A call checks whether the first so many processes watch the one right ahead. The announcements of a process that follow each
+/// other, of its priorities, shares and sets of units, count as one.
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
@@ -70,7 +70,7 @@ impl State {
 
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. With shares or reserves, the order is not known: all. Otherwise, the call looks at the first announcements
+    /// call in time. With shares or reserves, the order is not known: all. Otherwise, the call looks at the first processes
     /// ahead of its own requests: it nudges the first one if its request can depart much earlier than its process calls, and
     /// each other that calls much later than the one ahead is overdue. A process has to watch the one right ahead, and may not
     /// know that the requests in between have left. With shares or reserves, a call does so only if it leaves no requests
@@ -118,7 +118,8 @@ impl State {
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
         // The process ahead, and when the one behind it may know that it is dead.
         let (mut last, mut overdue) = (None, 0);
-        for (rank, (order, nth)) in (1..).zip(waiting) {
+        let mut rank = 0;
+        for (order, nth) in waiting {
             let it = &self.announced[nth];
             let cost = it.demand.first_cost();
             if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
@@ -130,11 +131,9 @@ impl State {
                 continue;
             }
             let process = it.process >> LANE_BITS;
-            let is_enough = match is_free {
-                true => Some(process) != last,
-                false => rank == most,
-            };
-            let is_last = free.without(ahead).is_zero() && is_enough;
+            let is_other = Some(process) != last;
+            rank += usize::from(is_other);
+            let is_last = is_other && free.without(ahead).is_zero() && (is_free || rank == most);
             // The last one may depart if the process ahead of it is dead, and so may each that watches another.
             let before = if is_last || !is_free { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
@@ -153,7 +152,7 @@ impl State {
             if is_last {
                 break;
             }
-            if Some(process) != last {
+            if is_other {
                 (last, previous) = (Some(process), ahead);
                 overdue = if is_free { 0 } else { deadline + WATCH_DELAY };
             }

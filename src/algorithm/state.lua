@@ -297,8 +297,8 @@ local mine = ''
 -- Recorded times and differences in turn.
 local corrections& = is_rare and {}
 do
--- The first four processes that are not overdue, in order. Each has the level, 0 for the share, the arrival of its first
--- request, its number, the deadline, and the place of the details.
+-- The announcements of the first four processes that are not overdue, in order, up to the first one of the fourth. Each has
+-- the level, 0 for the share, the arrival of its first request, its number, the deadline, and the place of the details.
 local front, front_rank, front_arrival = {}, 128
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
@@ -340,8 +340,16 @@ for _ = 1, announced do
         local i, it = 1, { level + rank / 16, 0, first, who, deadline, place }
         while front[i] and common.is_before(front[i], it) do i = i + 1 end
         table.insert(front, i, it)
-        front[5] = nil
-        if i < 5 and front[4] then front_rank, front_arrival = (front[4][1] - level) * 16, front[4][3] end
+        local last, distinct = nil, 0
+        for i = 1, front[4] and #front or 0 do
+          local without_lane = front[i][4] - front[i][4] % 2048
+          if distinct == 4 then
+            front[i] = nil
+          elseif without_lane ~= last then
+            last, distinct = without_lane, distinct + 1
+            if distinct == 4 then front_rank, front_arrival = (front[i][1] - level) * 16, front[i][3] end
+          end
+        end
       end
       -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
       if distance < 0 then first, last = 0, 0 end

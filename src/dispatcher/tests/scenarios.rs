@@ -277,7 +277,14 @@ fn no_departure_stays_unused_after_a_process_was_killed() {
     each.for_each(|it| it.wish = Wish::Cancelled(4_000));
     behind[1].jobs.extend(burst(3_000, 8, 0));
     behind[2].jobs = burst(2_000, 5, 0);
-    for (processes, is_deaf) in [(deaf, true), (behind, false)] {
+    // The dead process has requests of each level.
+    let mut in_lanes = behind.clone();
+    let each = in_lanes.iter_mut().flat_map(|it| &mut it.jobs);
+    each.for_each(|it| it.rank = Priority::Lowest.into());
+    for (jobs, level) in in_lanes[0].jobs.chunks_mut(8).zip(LEVELS) {
+        jobs.iter_mut().for_each(|it| it.rank = level.into());
+    }
+    for (processes, is_deaf) in [(deaf, true), (behind, false), (in_lanes, false)] {
         let mut scenario = Scenario::new("1/s", processes);
         scenario.is_deaf = is_deaf;
         let unused = unused(&scenario.run(), 1, 1);
