@@ -1,8 +1,9 @@
 -- The processes to nudge; see next.rs.
+local is_fair = fair and fair.has_rivals
 local function nudge(<<free&>>)
   local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
-  local last, rank, overdue, most = nil, 0, 0, fair and described > 0 and 1 or 4
-  local is_any, late = is_free and fair, is_free and 0 or 250000 + 2 * round_trip
+  local last, rank, overdue, most = nil, 0, 0, is_fair and described > 0 and 1 or 4
+  local is_any, late = is_free and is_fair, is_free and 0 or 250000 + 2 * round_trip
   -- By a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
@@ -10,14 +11,14 @@ local function nudge(<<free&>>)
   end
   local waiting, is_next, place = common.front, {}, start
   local <<ahead&, previous&>> = <<0, 0>>
-  if is_free or fair then
+  if is_free or is_fair then
     waiting = {}
     while place < at do
       local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
       if bytes >= 32768 and deadline >= now and who ~= process then
         local rank, details = (who % 128 - who % 16) / 16, place + 16 + @demand
         local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
-        waiting[#waiting + 1] = { rank, fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
+        waiting[#waiting + 1] = { rank, is_fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
       end
       place = place + 16 + bytes % 32768
     end
@@ -26,7 +27,7 @@ local function nudge(<<free&>>)
   local own
   if described > 0 and not is_any then
     local each& = cost@all > 0 and cost& or left[1 + &]
-    if not is_held_up(<<each&>>) then own = { level, fair and fair.leads[fair.own] or 0, left[1], process } end
+    if not is_held_up(<<each&>>) then own = { level, is_fair and fair.leads[fair.own] or 0, left[1], process } end
   end
   offered = {}
   for i = 1, #waiting do

@@ -16,6 +16,7 @@ for j = 1, live do
 end
 -- Sums of fractions depend on the order.
 table.sort(ranked)
+fair.has_rivals = ranked[1]
 
 -- The part of the capacity that a level has for itself.
 local function reserved(number)

@@ -126,9 +126,9 @@ impl<'a> Others<'a> {
         self.live.is_empty()
     }
 
-    /// Returns true if capacity is not divided by level and arrival alone.
+    /// Returns true if capacity is divided among several shares, or by reserves.
     pub(super) fn are_fair(&self) -> bool {
-        self.fair.is_some()
+        self.fair.as_ref().is_some_and(|it| !it.rivals.is_empty())
     }
 
     /// How many processes have requests that are ahead of one that arrived then.
