@@ -72,16 +72,8 @@ struct Fair {
     owed: f64,
     /// The part of the capacity that is reserved for each level.
     parts: [f64; LEVELS as usize],
-    /// The demand of other shares of this level, and of other levels.
-    rivals: Vec<Rival>,
-}
-
-/// A share, or a level, with its demand.
-struct Rival {
-    tag: Tag,
-    waiting: Units,
-    /// The part of it whose processes are not overdue.
-    on_time: Units,
+    /// The other shares of this level that wait, and the other levels.
+    rivals: Vec<Tag>,
 }
 
 /// Which requests count as ahead.
@@ -110,7 +102,7 @@ impl<'a> Others<'a> {
             it.counts(now)
         });
         let mut live: SmallVec<[Cow<'_, Announcement>; 4]> = live.collect();
-        let fair = is_fair.then(|| Box::new(Fair::new(&live, tags, take, now)));
+        let fair = is_fair.then(|| Box::new(Fair::new(&live, tags, take)));
         if !is_fair {
             live.retain(|it| level(it.process) <= level(process));
         }
@@ -142,9 +134,11 @@ impl<'a> Others<'a> {
     /// The units ahead of a request that arrived then, behind so many of its own process.
     pub(crate) fn ahead(&self, arrival: u64, own: Units, which: Ahead) -> Units {
         let mut ahead = Units::default();
-        for other in &self.live {
+        let is_overdue = |it: &Announcement| it.deadline < self.now;
+        let live = self.live.iter().map(AsRef::as_ref);
+        let live = live.filter(|it: &&Announcement| which != Ahead::OnTime || !is_overdue(it));
+        for other in live.clone() {
             let arrival = match which {
-                Ahead::OnTime if other.deadline < self.now => continue,
                 Ahead::Until(until) if other.deadline > until => arrival.saturating_sub(TOLERANCE),
                 _ => arrival,
             };
@@ -153,7 +147,7 @@ impl<'a> Others<'a> {
             }
         }
         match &self.fair {
-            Some(fair) => fair.ahead(ahead, own, which == Ahead::OnTime),
+            Some(fair) => fair.ahead(ahead, own, live),
             None => ahead,
         }
     }
@@ -264,6 +258,14 @@ fn key_of(announced: &Announcement) -> u64 {
     key(announced.process, announced.flow)
 }
 
+/// The key by which it competes with requests of a level: that of its share, or of its level if that is another one.
+fn rival_of(mine: u64, announced: &Announcement) -> u64 {
+    match level(announced.process) {
+        theirs if theirs == mine => key_of(announced),
+        theirs => theirs,
+    }
+}
+
 /// The part of the capacity that is reserved for a level.
 fn part(reserves: &Reserves, level: u64) -> f64 {
     let millionths = reserves.get(level as usize).copied().unwrap_or(0);
@@ -280,46 +282,24 @@ fn portion(units: Units, part: f64, all: f64) -> Units {
 }
 
 impl Fair {
-    fn new(live: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take, now: u64) -> Self {
+    fn new(live: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take) -> Self {
         let tag = |key| find(tags, key);
         let mine = level(take.process);
         let mut own = tag(key(take.process, take.flow.id));
         if take.flow.weight > 0 {
             own.weight = take.flow.weight;
         }
-        let mut rivals: Vec<Rival> = Vec::new();
-        for other in live {
-            let theirs = level(other.process);
-            let key = if theirs == mine {
-                key_of(other)
-            } else {
-                theirs
-            };
-            if key == own.key {
-                continue;
-            }
-            let place = rivals.iter().position(|it| it.tag.key == key);
-            let place = place.unwrap_or_else(|| {
-                rivals.push(Rival {
-                    tag: tag(key),
-                    waiting: Units::default(),
-                    on_time: Units::default(),
-                });
-                rivals.len() - 1
-            });
-            rivals[place].waiting += other.demand.units();
-            if now <= other.deadline {
-                rivals[place].on_time += other.demand.units();
-            }
-        }
+        let mut rivals: Vec<_> = live.iter().map(|it| rival_of(mine, it)).collect();
         // Sums of fractions depend on the order.
-        rivals.sort_by_key(|it| it.tag.key);
+        rivals.sort_unstable();
+        rivals.dedup();
+        rivals.retain(|key| *key != own.key);
         let parts = std::array::from_fn(|level| part(&take.reserves, level as u64));
         Self {
             own,
             owed: tag(mine).lead,
             parts,
-            rivals,
+            rivals: rivals.into_iter().map(tag).collect(),
         }
     }
 
@@ -332,38 +312,42 @@ impl Fair {
         level <= self.level() || self.parts[level as usize] > 0.0
     }
 
-    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process.
-    fn ahead(&self, of_share: Units, own: Units, on_time: bool) -> Units {
-        let waiting = |rival: &Rival| {
-            if on_time {
-                rival.on_time
-            } else {
-                rival.waiting
-            }
+    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process. The demand of
+    /// the `live` processes counts.
+    fn ahead<'a>(
+        &self,
+        of_share: Units,
+        own: Units,
+        live: impl Iterator<Item = &'a Announcement> + Clone,
+    ) -> Units {
+        let waiting = |rival: &Tag| -> Units {
+            let live = live.clone();
+            let its = live.filter(|it| rival_of(self.level(), it) == rival.key);
+            its.map(|it| it.demand.units()).sum()
         };
         let mut ahead = of_share;
         let before = (own + ahead).total() as f64;
         let start = self.own.lead + before / f64::from(self.own.weight);
-        for rival in self.rivals.iter().filter(|it| it.tag.key >= LEVELS) {
+        for rival in self.rivals.iter().filter(|it| it.key >= LEVELS) {
             let waiting = waiting(rival);
-            let started = (start - rival.tag.lead) * f64::from(rival.tag.weight);
+            let started = (start - rival.lead) * f64::from(rival.weight);
             ahead += portion(waiting, started.ceil(), waiting.total() as f64);
         }
         let level = self.level();
-        let levels = || self.rivals.iter().filter(|it| it.tag.key < LEVELS);
-        let higher = levels().filter(|it| it.tag.key < level);
+        let levels = || self.rivals.iter().filter(|it| it.key < LEVELS);
+        let higher = levels().filter(|it| it.key < level);
         let mut others: Units = higher.map(waiting).sum();
         let before = (own + ahead).total() as f64;
-        let reserved = || levels().filter(|it| it.tag.key > level && self.part(it) > 0.0);
+        let reserved = || levels().filter(|it| it.key > level && self.part(it) > 0.0);
         let (mut parts, mut owed) = (0.0, 0.0);
         for rival in reserved() {
             parts += self.part(rival);
-            owed += rival.tag.lead;
+            owed += rival.lead;
         }
         let granted = (before + others.total() as f64 + owed) / (1.0 - parts).max(1e-9);
         for rival in reserved() {
             let waiting = waiting(rival);
-            let started = rival.tag.lead + self.part(rival) * granted;
+            let started = rival.lead + self.part(rival) * granted;
             others += portion(waiting, started.ceil(), waiting.total() as f64);
         }
         let part = self.parts[level as usize];
@@ -374,8 +358,8 @@ impl Fair {
         ahead + others
     }
 
-    fn part(&self, rival: &Rival) -> f64 {
-        self.parts[rival.tag.key as usize]
+    fn part(&self, rival: &Tag) -> f64 {
+        self.parts[rival.key as usize]
     }
 
     /// The tags after so much was granted and so much more is charged. Requests of this share may still wait.
@@ -385,7 +369,7 @@ impl Fair {
         let own = tag_of(&mut tags, self.own.key);
         own.weight = self.own.weight;
         own.lead += (granted + more) / f64::from(self.own.weight);
-        let waiting = self.rivals.iter().map(|rival| rival.tag.key);
+        let waiting = self.rivals.iter().map(|rival| rival.key);
         let waits = |key: u64| waiting.clone().any(|it| it == key);
         let shares_wait = still_waits || waiting.clone().any(|key| key >= LEVELS);
         let level_waits = |level| waits(level) || level == mine && shares_wait;
@@ -403,7 +387,7 @@ impl Fair {
             }
         }
         // Virtual time goes on as fast as the shares that wait get capacity. If one waits alone, it is at virtual time.
-        let shares = self.rivals.iter().map(|rival| rival.tag);
+        let shares = self.rivals.iter().copied();
         let shares = shares.filter(|tag| tag.key >= LEVELS);
         for tag in shares.clone() {
             tag_of(&mut tags, tag.key);
