@@ -70,11 +70,14 @@ impl State {
 
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. With shares or reserves, the order is not known: all. Otherwise, the call looks at the first processes
-    /// ahead of its own requests: it nudges the first one if its request can depart much earlier than its process calls, and
-    /// each other that calls much later than the one ahead is overdue. A process has to watch the one right ahead, and may not
-    /// know that the requests in between have left. With shares or reserves, a call does so only if it leaves no requests
-    /// waiting. If nudges arrive, the processes count as overdue soon.
+    /// call in time. While several shares wait, or with reserves, the order is not known: all.
+    ///
+    /// Otherwise, the call looks at the first processes ahead of its own requests: it nudges the first one if its request can
+    /// depart much earlier than its process calls, and each other that calls much later than the one ahead is overdue. A
+    /// process has to watch the one right ahead, and may not know that the requests in between have left. While several
+    /// shares wait, or with reserves, a call does so only if it leaves no requests waiting.
+    ///
+    /// If nudges arrive, the processes count as overdue soon.
     pub(super) fn next(
         &mut self,
         terms: &Terms,

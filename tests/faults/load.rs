@@ -28,7 +28,7 @@ pub(crate) const BUFFER: Duration = Duration::from_millis(200);
 
 pub(crate) const KEYS: usize = 3;
 
-/// For each key, in each process: so many that there always is a line, of more than a window.
+/// For each key, in each process: so many that a queue of more than a window always waits.
 pub(crate) const CALLERS: usize = 6;
 
 /// One in so many callers has a bound on its wait.

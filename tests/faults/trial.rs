@@ -15,7 +15,7 @@ use support::tally::{Count, Tally};
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_PER_SECOND: f64 = 10.0;
 
-/// The most calls that the line of a key may make for each second of a fault, beside one for each request.
+/// The most calls that the queue of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
 /// Sets the stage, starts the load, lets it go wrong and puts it right, once enough have departed each time. Returns the

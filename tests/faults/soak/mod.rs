@@ -60,7 +60,7 @@ fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64)
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
     let (elapsed, count) = (start.elapsed(), phases.count);
-    let counts = [Count::Asked, Count::Departed, Count::Out, Count::Calls];
+    let counts = [Count::Asked, Count::Departed, Count::Out];
     let counts = counts.map(|it| (it, tally.of(it)));
     println!("{elapsed:.0?}, {count} phases, {counts:?}");
     phases.assert_no_growth(elapsed);
