@@ -228,15 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_without_a_name_is_labelled_by_its_quotas() {
-        let texts = "10/s + 5000/1h30m sliding-buckets buckets=1000 + 5000/1h30m gcra burst=20 + \
-            5000/1h30m fixed-window start=first-request default_cost=2";
-        let policy = PolicyParts::of(texts).build().unwrap();
-        let expected = texts.replace(" + ", "+").replace(' ', "-");
-        assert_eq!(policy.label(), expected);
-    }
-
-    #[test]
     fn the_default_guard_costs_at_most_2_percent_from_one_second_on() {
         for (quota, guard_ms) in [("10/s", 12), ("10/d", 12), ("10/100ms", 5)] {
             let guard = PolicyParts::of(quota).build().unwrap().guard();

@@ -37,15 +37,6 @@ fn every_spelling_of_a_quota_is_read_and_the_first_one_is_shown() {
         }
         assert_eq!(quota.to_string(), shown);
     }
-    let minute = |text: &str| (Quota::per_minute(100), format!("100/m{text}").parse());
-    let gcra = Algorithm::Gcra { burst: 20 };
-    for ((quota, text), algorithm) in [
-        (minute(""), Algorithm::SlidingLog),
-        (minute(" gcra burst=20"), gcra),
-        (minute(" spacing"), Algorithm::Spacing),
-    ] {
-        assert_eq!(text, Ok(quota.algorithm(algorithm)));
-    }
     let concurrent = Quota::concurrent(20).lease(Duration::from_secs(5));
     assert_eq!("20 concurrent lease=5s".parse(), Ok(concurrent));
     assert_eq!("1/3650d".parse(), Ok(Quota::new(1, HORIZON)));
