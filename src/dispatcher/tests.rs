@@ -289,18 +289,3 @@ async fn held(memory: &MemoryStore, policy: Arc<Policy>) -> u32 {
     let snapshot = Acquire::new(handle, key()).peek().await.unwrap();
     snapshot.places().map_or(0, |it| it.held)
 }
-
-#[test]
-fn a_request_goes_on_after_its_runtime_has_shut_down() {
-    let (_, handle) = served(policy("1/s"));
-    let (first, second) = (new_runtime(), new_runtime());
-    let mut waiting = Box::pin(async move {
-        depart(&handle, 1).await.unwrap();
-        depart(&handle, 1).await
-    });
-    let polled = first.block_on(async { timeout(SECOND / 2, &mut waiting).await.is_err() });
-    assert!(polled, "it waits");
-    drop(first);
-    let departed = second.block_on(async { timeout(5 * SECOND, waiting).await });
-    departed.expect("in time").unwrap();
-}

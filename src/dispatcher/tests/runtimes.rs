@@ -79,17 +79,17 @@ fn a_runtime_without_a_timer_is_refused_at_once() {
 }
 
 #[test]
-fn a_shard_is_probed_after_the_runtime_that_probed_it_has_shut_down() {
+fn a_request_goes_on_and_its_shard_is_probed_after_their_runtime_has_shut_down() {
     returns(|| {
         let (store, handle) = served(policy("10/s"));
         store.set(Fault::Out);
         let (first, second) = (new_runtime(), new_runtime());
-        first.block_on(async { timeout(SECOND / 10, depart(&handle, 1)).await.unwrap_err() });
-        let join = || handle.wait(1, None);
-        let entered = second.enter();
-        let mut waiting = Box::pin(join().unwrap());
+        let entered = first.enter();
+        let mut waiting = Box::pin(handle.wait(1, None).unwrap());
         drop(entered);
-        second.block_on(async { timeout(SECOND / 10, &mut waiting).await.unwrap_err() });
+        for runtime in [&first, &second] {
+            runtime.block_on(async { timeout(SECOND / 10, &mut waiting).await.unwrap_err() });
+        }
         drop(first);
         store.set(Fault::None);
         // Without a probe, it fails after five seconds.
