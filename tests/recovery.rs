@@ -22,10 +22,9 @@ const MAX_WAIT: Duration = Duration::from_millis(800);
 const REST: Duration = Duration::from_millis(400 + 1_000);
 
 async fn strict(server: &RedisServer) -> Limiter {
-    let store = RedisStore::connect(&server.url()).await;
     let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
     let builder = builder.recovery(Recovery::Strict).max_wait(MAX_WAIT);
-    build(builder.store(store.expect("a connection")))
+    build(builder.store(server.store().await))
 }
 
 /// Waits until a key of a new server has rested, and departs once.

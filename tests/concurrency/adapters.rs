@@ -10,13 +10,11 @@ use http::{StatusCode, Version};
 use http_body_util::BodyExt as _;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{
-    Departure, Error, ErrorKind, FailureMode, Lost, ThrottleLayer, ThrottleMiddleware, key,
-};
+use tower_throttle::{Departure, Error, ErrorKind, Lost, ThrottleLayer, ThrottleMiddleware, key};
 
 use super::streams::{self, body, streamed};
 use super::{held, wait_for_held};
-use crate::axum_inbound::server;
+use crate::axum_inbound::server::{self, by_client};
 use crate::client::{self, OF_ONE_KEY};
 use crate::prelude::*;
 
@@ -115,10 +113,6 @@ async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
     assert_eq!(held(&limiter, "a").await, 0);
 }
 
-fn layer(limiter: &Limiter) -> InboundLayer<key::Header> {
-    ThrottleLayer::new(limiter.clone()).inbound(key::header("x-client"), FailureMode::Closed)
-}
-
 async fn serve(layer: InboundLayer<key::Header>) -> SocketAddr {
     let app = Router::new().route("/{millis}", get(streamed));
     server::serve(app.route("/empty", get(async || ())).layer(layer)).await
@@ -133,7 +127,7 @@ async fn get_from(server: SocketAddr, path: &str) -> reqwest::Response {
 #[tokio::test]
 async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_client_hangs_up() {
     let limiter = build(under(&["1 concurrent", "600/m"]).name("api"));
-    let server = serve(layer(&limiter)).await;
+    let server = serve(by_client(&limiter)).await;
     let streamed = get_from(server, "400").await;
     assert_eq!(streamed.status(), StatusCode::OK);
     assert_eq!(held(&limiter, "a").await, 1);
@@ -149,7 +143,7 @@ async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_clie
 
     bounded(streamed.bytes()).await.expect("a whole body");
     wait_for_held(&limiter, "a", 0).await;
-    let busy = serve(layer(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
+    let busy = serve(by_client(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
     let mut streamed = get_from(busy, "60000").await;
     bounded(streamed.chunk()).await.expect("a part");
     let refused = get_from(busy, "0").await;
@@ -165,12 +159,6 @@ async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_clie
     assert_eq!(snapshot.remaining_of("requests"), Some(597));
 }
 
-async fn leased(server: &RedisServer, lost: Lost) -> Limiter {
-    let store = RedisStore::connect(&server.url()).await;
-    let store = store.expect("a connection").timeout(SECOND / 2);
-    build(under(&["9 concurrent lease=2s"]).lost(lost).store(store))
-}
-
 fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
     Error::find(error).map(Error::kind) == Some(ErrorKind::LostPlace)
 }
@@ -179,7 +167,8 @@ fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
 async fn work_is_dropped_or_goes_on_when_its_lease_ends() {
     for lost in [Lost::Abort, Lost::Continue] {
         let (mut server, upstream) = (RedisServer::start(), streams::start().await);
-        let limiter = leased(&server, lost).await;
+        let builder = under(&["9 concurrent lease=2s"]).lost(lost);
+        let limiter = build(builder.store(server.store().await.timeout(SECOND / 2)));
         let throttle = ThrottleMiddleware::new(limiter.clone()).key(key::constant("a"));
         let client = client::throttled(throttle);
         let response = client.get(format!("{}/4000", upstream)).send();

@@ -10,16 +10,10 @@ use tower_throttle::{Cost, FailureMode, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
 use super::figures::Figures;
+use super::metered::far;
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
 use crate::prelude::*;
-
-fn ten(store: &Sharded) -> LimiterBuilder {
-    Limiter::builder()
-        .quota(Quota::per_second(10))
-        .name("ten")
-        .store(store.clone())
-}
 
 /// The fields of the only event with this message.
 #[track_caller]
@@ -31,7 +25,7 @@ fn once(seen: &Seen, message: &str) -> Fields {
 
 pub(super) async fn outage(seen: &Seen) {
     let store = Sharded::default();
-    let limiter = build(ten(&store));
+    let limiter = build(far(&store));
     limiter.acquire("a").await.expect("an answer");
     store.out(&["a"]);
     let requests = (0..1_000).map(|_| limiter.acquire("a").max_wait(SECOND * 3));
@@ -63,7 +57,7 @@ pub(super) async fn lost_leases(seen: &Seen) {
 
 pub(super) async fn shards(seen: &Seen) {
     let (figures, store) = (Figures::new(), Sharded::default());
-    let limiter = figures.build(ten(&store));
+    let limiter = figures.build(far(&store));
     let all: Vec<_> = ('a'..='z').map(String::from).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     store.out(&all);
@@ -102,8 +96,8 @@ pub(super) async fn shards(seen: &Seen) {
 
 pub(super) async fn commands(seen: &Seen) {
     let (figures, store) = (Figures::new(), Sharded::default());
-    let limiter = figures.build(ten(&store));
-    let other = build(ten(&store));
+    let limiter = figures.build(far(&store));
+    let other = build(far(&store));
     let until = Instant::now() + SECOND * 10;
     limiter.pause("a", until).await.expect("an answer");
     let decision = other.try_acquire("a").await.expect("an answer");
@@ -138,7 +132,7 @@ pub(super) async fn commands(seen: &Seen) {
 
 pub(super) async fn misses(seen: &Seen) {
     let figures = Figures::new();
-    let limiter = figures.build(ten(&Sharded::default()));
+    let limiter = figures.build(far(&Sharded::default()));
     figures.assert_numbers("guard_seconds{policy=ten} 0.012");
     for _ in 0..10 {
         limiter.acquire("a").await.expect("a permit");
@@ -163,7 +157,7 @@ pub(super) async fn misses(seen: &Seen) {
 }
 
 pub(super) async fn long_waits(seen: &Seen) {
-    let limiter = build(ten(&Sharded::default()));
+    let limiter = build(far(&Sharded::default()));
     let until = Instant::now() + SECOND * 90;
     limiter.pause("a", until).await.expect("an answer");
     seen.forget();
@@ -253,7 +247,7 @@ pub(super) fn malformed_headers(seen: &Seen) {
 async fn a_subscriber_may_call_the_limiter() {
     let (seen, _guard) = Seen::begin();
     let store = Sharded::default();
-    let limiter = build(ten(&store));
+    let limiter = build(far(&store));
     let waiting = join_all((0..20).map(|_| limiter.acquire("a")));
     let waiting = tokio::spawn(waiting);
     sleep(SECOND * 98 / 100).await;

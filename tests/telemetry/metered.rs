@@ -23,7 +23,7 @@ fn ten() -> LimiterBuilder {
     Limiter::builder().quota(Quota::per_second(10)).name("ten")
 }
 
-fn far(store: &Sharded) -> LimiterBuilder {
+pub(super) fn far(store: &Sharded) -> LimiterBuilder {
     ten().store(store.clone())
 }
 
