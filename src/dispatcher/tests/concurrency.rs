@@ -1,10 +1,9 @@
 //! Requests in progress, in several processes with round trips and failures, in paused time.
 
-use super::simulation::{Done, Scenario, burst, of_rank, processes};
+use super::simulation::{Done, Scenario, burst, processes};
 use super::*;
 use crate::acquire::Acquire;
 use crate::policy::{Lost, Outage};
-use crate::priority::Priority::{High, Low, Normal};
 
 #[test]
 fn places_are_handed_over_at_once_where_nudges_arrive_and_within_100_ms_where_not() {
@@ -126,16 +125,4 @@ async fn a_process_with_many_keys_renews_them_in_few_calls() {
     let calls = store.calls() - before;
     assert!((10..=32).contains(&calls), "{calls}");
     assert!(places.iter().all(|place| !place.is_lost()));
-}
-
-#[test]
-fn requests_of_a_high_priority_get_the_next_place() {
-    let mut scenario = Scenario::new("1 concurrent", processes([1; 3]));
-    for ((nth, process), rank) in (0..).zip(&mut scenario.processes).zip([Normal, Low, High]) {
-        process.jobs = of_rank(rank, [100 * nth].into_iter());
-        process.jobs[0].takes = 1_000;
-    }
-    let out = scenario.run();
-    let order: Vec<_> = out.done.iter().map(|it| it.process).collect();
-    assert_eq!(order, [0, 2, 1]);
 }

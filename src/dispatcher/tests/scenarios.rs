@@ -302,22 +302,25 @@ const LEVELS: [Priority; 5] = [
 
 #[test]
 fn levels_are_strict_and_keep_the_order_of_arrival() {
-    let mut processes = processes([1; 3]);
-    processes[0].jobs = burst(0, 2, 0);
-    // Once they have spent the quota, two of each level join, the lowest first.
-    for nth in 0..10 {
-        let request = of_rank(LEVELS[4 - nth % 5], std::iter::once(100 + 10 * nth as u64));
-        processes[nth % 5 % 3].jobs.extend(request);
+    for quota in ["2/s", "2 concurrent"] {
+        let mut processes = processes([1; 3]);
+        processes[0].jobs = burst(0, 2, 1_000);
+        // Once they have spent the quota, two of each level join, the lowest first.
+        for nth in 0..10 {
+            let mut request = of_rank(LEVELS[4 - nth % 5], std::iter::once(100 + 10 * nth as u64));
+            request[0].takes = 1_000;
+            processes[nth % 5 % 3].jobs.extend(request);
+        }
+        let out = Scenario::new(quota, processes).run();
+        let departed = out.done[2..].iter();
+        let level = |it: &Done| {
+            LEVELS
+                .iter()
+                .position(|level| *level == it.job.rank.priority)
+        };
+        let departed: Vec<_> = departed.map(|it| (level(it), it.arrival)).collect();
+        assert!(departed.is_sorted(), "{quota}: {departed:?}");
     }
-    let out = Scenario::new("2/s", processes).run();
-    let departed = out.done[2..].iter();
-    let level = |it: &Done| {
-        LEVELS
-            .iter()
-            .position(|level| *level == it.job.rank.priority)
-    };
-    let departed: Vec<_> = departed.map(|it| (level(it), it.arrival)).collect();
-    assert!(departed.is_sorted(), "{departed:?}");
 }
 
 fn job() -> impl Strategy<Value = Job> {
