@@ -128,24 +128,6 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_lost_call_strands_no_places() {
-    let policy = policy("5 concurrent lease=30s");
-    let (store, handle) = served(policy.clone());
-    let mut places = Vec::new();
-    for _ in 0..5 {
-        places.push(Acquire::new(handle.clone(), key()).await.unwrap().hold());
-    }
-    pass(1_000).await;
-    store.set(Fault::Loses(100));
-    drop(places);
-    // The call that releases them is lost, as the process sees 100 ms later. The store is there all the time.
-    pass(20).await;
-    store.set(Fault::None);
-    pass(3_000).await;
-    assert_eq!(held(&store.memory, policy.clone()).await, 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
     let (memory, network) = (MemoryStore::new(), Network::default());
     let [(store, one), (_, other)] = [(); 2].map(|()| {
