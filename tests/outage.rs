@@ -8,29 +8,24 @@ use crate::prelude::*;
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The time that each answer takes.
-const LATENCY: Duration = Duration::from_millis(1);
-
-/// The time after which a call to a store that hangs fails.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
 /// A store that cannot be reached, one that hangs, and one that accepts no writes.
 const FAULTS: [Fault; 3] = [Fault::Unreachable, Fault::LostReply, Fault::ReadOnly];
 
 fn store() -> FailingStore {
-    FailingStore::new(MemoryStore::new()).latency(LATENCY)
+    FailingStore::new(MemoryStore::new()).latency(MS)
 }
 
+/// A call to a store that hangs fails after a second.
 fn fail(store: &FailingStore, fault: Fault) {
     let latency = match fault {
-        Fault::LostReply => TIMEOUT,
-        _ => LATENCY,
+        Fault::LostReply => SECOND,
+        _ => MS,
     };
     store.clone().latency(latency).fail_with(fault);
 }
 
 fn recover(store: &FailingStore) {
-    store.clone().latency(LATENCY).recover();
+    store.clone().latency(MS).recover();
 }
 
 fn limiter(store: &FailingStore, outage: Outage) -> Limiter {

@@ -45,7 +45,10 @@ impl Contestant {
             is_layer: false,
             start,
         };
-        let (gcra, log) = (gcra()?, log()?);
+        let gcra = Quota::per_second(RATE).algorithm(Algorithm::Gcra { burst: BURST });
+        let gcra = Limiter::builder().quota(gcra).build()?;
+        let log = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+        let log = log.guard(WINDOW).build()?;
         let mut all = vec![
             contestant("tower-throttle, GCRA, try_acquire", try_acquire(&gcra)),
             contestant(ACQUIRE, acquire(&gcra)),
@@ -113,16 +116,6 @@ impl Contestant {
         };
         median((0..21).map(block).collect())
     }
-}
-
-fn gcra() -> anyhow::Result<Limiter> {
-    let quota = Quota::per_second(RATE).algorithm(Algorithm::Gcra { burst: BURST });
-    Ok(Limiter::builder().quota(quota).build()?)
-}
-
-fn log() -> anyhow::Result<Limiter> {
-    let limiter = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
-    Ok(limiter.guard(WINDOW).build()?)
 }
 
 /// Calls that may wait; this thread polls them.
