@@ -71,7 +71,8 @@ pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, headr
     }
     headers.insert(X_RATE_LIMIT_LIMIT, limit.into());
     headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
-    match headroom.more {
+    // It is not known when requests in progress end.
+    match headroom.more.filter(|_| policy.units()[0] != CONCURRENT) {
         Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
         None => headers.remove(X_RATE_LIMIT_RESET),
     };
@@ -257,6 +258,10 @@ mod tests {
             assert_eq!(values(&headers, "x-ratelimit-remaining"), "10");
             assert_eq!(values(&headers, "x-ratelimit-reset"), "1");
         }
+        let mut headers = HeaderMap::new();
+        write_x_rate_limit(&mut headers, &policy("", "8 concurrent"), headroom(3, 0));
+        assert_eq!(values(&headers, "x-ratelimit-remaining"), "3");
+        assert!(!headers.contains_key("x-ratelimit-reset"));
         let mut headers = HeaderMap::new();
         headers.insert("x-ratelimit-remaining", HeaderValue::from_static("many"));
         write_x_rate_limit(&mut headers, &ten.0, ten.1);
