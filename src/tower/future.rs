@@ -25,7 +25,7 @@ pub trait Direction<S: Service<Q>, Q> {
     fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error>;
 
     /// Answers a request that gets no permit, or that has lost its place since the service was called and waits no more.
-    /// `None` if it goes on without a permit.
+    /// `None` if it goes on.
     fn refuse(
         &self,
         error: Error,
@@ -157,7 +157,7 @@ where
                             let lost = Error::lost_place(ready!(permit.granted.held.poll_lost(cx)));
                             match layer.refuse(lost, None, departed) {
                                 Some(answer) => break answer,
-                                None => continue,
+                                None => return Poll::Pending,
                             }
                         }
                     };

@@ -187,7 +187,7 @@ impl<K, F> InboundLayer<K, F> {
     ///
     /// Requests are decided without a [`max_wait`](Self::max_wait), and count if they are granted. A request that would be
     /// refused, for any reason, passes. Its extensions and those of its response hold the [`Refused`]. If the place of a request
-    /// is lost, its work goes on, even with [`Lost::Abort`](crate::Lost::Abort), and the request counts. Responses have no rate limit headers, because
+    /// is lost, its work goes on, even with [`Lost::Abort`](crate::Lost::Abort). Responses have no rate limit headers, because
     /// clients might slow down, unless you [turn them on](Self::rate_limit_headers) afterwards. Each request still takes the time
     /// of a call to the store.
     pub fn observe_only(mut self) -> Self {
@@ -244,9 +244,14 @@ where
     ) -> Option<Result<Self::Response, S::Error>> {
         let Inbound { refusal, options } = &self.direction;
         let (mut acquire, mut request) = (None, None);
-        if let Some(waiting) = waiting {
-            acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
-            request = waiting.request.as_mut();
+        match waiting {
+            Some(waiting) => {
+                acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
+                request = waiting.request.as_mut();
+            }
+            // The request has lost its place, and its response may say that it does not count.
+            None if options.observe_only => return None,
+            None => {}
         }
         let permit = departed.take().and_then(Result::ok);
         let key = acquire.as_ref().map(|acquire| &acquire.key);
