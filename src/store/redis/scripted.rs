@@ -49,7 +49,16 @@ impl RedisStore {
             for group in &groups {
                 pipe.add_command(self.command(group, &calls[group.places.clone()], server));
             }
-            let latest = self.servers.run(&first.name, &pipe, deadline).await?;
+            let latest = match self.servers.run(&first.name, &pipe, deadline).await {
+                Ok(latest) => latest,
+                Err(error) => {
+                    // Calls that were answered before keep their answers.
+                    for group in groups {
+                        results[group.places].fill(Some(Err(error.clone())));
+                    }
+                    break;
+                }
+            };
             let mut repeated = Vec::new();
             for (mut group, mut answer) in groups.into_iter().zip(latest) {
                 let places = group.places.clone();

@@ -1,13 +1,17 @@
 //! The store on a real server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
+use redis::Pipeline;
 use tokio::time::Instant;
 
 use super::*;
 use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
-use crate::store::redis::servers::{self, AnswerOrigin};
+use crate::store::redis::servers::{self, AnswerOrigin, Answers, Servers, Topology};
 use crate::store::redis::{Reading, RedisStore};
 use support::command_stats::CommandStats;
 
@@ -35,6 +39,38 @@ async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() 
     for answer in store.call(calls.collect()).await.unwrap().answers {
         assert_eq!(answer.unwrap().grants.len(), 1);
     }
+}
+
+/// Servers that cannot be reached any more after so many pipelines.
+struct Lost(Servers, AtomicUsize);
+
+#[async_trait]
+impl Topology for Lost {
+    async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
+        match self.1.fetch_sub(1, Ordering::Relaxed) {
+            0 => Err(StoreError::new("redis cannot be reached")),
+            _ => self.0.run(name, commands, deadline).await,
+        }
+    }
+}
+
+/// Otherwise the limiter would send the corrections of an executed call twice.
+#[tokio::test]
+async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_fail() {
+    let server = RedisServer::start();
+    let take = Operation::Take(Take::one(Mode::Try, 1));
+    let call = |quota| Call::new(&Key::new(quota), &policy(quota), &take);
+    let store = RedisStore::on(Arc::new(Lost(
+        servers::at(&server.url()).unwrap(),
+        AtomicUsize::new(2),
+    )));
+    store.call(vec![call("1/m")]).await.unwrap();
+    // The server has to be sent this script again, and gets the other one for the first time.
+    server.command::<()>(&["SCRIPT", "FLUSH"]);
+    let calls = vec![call("2/m"), call("2/m gcra burst=2")];
+    let answers = store.call(calls).await.unwrap().answers;
+    assert!(answers[0].as_ref().unwrap_err().is_outage());
+    assert_eq!(answers[1].as_ref().unwrap().grants.len(), 1);
 }
 
 #[test]
