@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::CounterSet;
-use crate::store::{Answered, Call, Operation, Reply, Store as _};
+use crate::store::{Answered, Call, Operation, Reply};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
 const HORIZON: u64 = 100_000;
@@ -120,10 +120,9 @@ impl Dispatcher {
             }
         }
         if outage.is_some() {
-            if !sent.is_empty()
-                && let Some(answer) = self.fallback.store.call(takes).take_ready()
-            {
-                self.apply(None, sent, answer);
+            if !sent.is_empty() {
+                let answered = self.fallback.store.answer(&takes);
+                self.apply(None, sent, Ok(answered));
             }
             for (shard, queue) in queues {
                 // Nothing else calls for a queue whose outage has ended in the meantime.
@@ -136,7 +135,10 @@ impl Dispatcher {
             let returned = takes.iter().map(Call::settlements).sum();
             self.telemetry.asked(requests, returned);
             let flight = Flight::Call(queues[0].0, sent);
-            self.send(flight, || self.store.call(takes));
+            match &self.embedded {
+                Some(store) => self.finish(flight, begun, Ok(store.answer(&takes))),
+                None => self.send(flight, || self.store.call(takes)),
+            }
         }
     }
 
@@ -220,12 +222,9 @@ impl Dispatcher {
     fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply) {
         let begun = Instant::now();
         let called = catch_unwind(AssertUnwindSafe(call));
-        let Ok(mut reply) = called else {
+        let Ok(reply) = called else {
             return self.finish(flight, begun, Err(panicked()));
         };
-        if let Some(answer) = reply.take_ready() {
-            return self.finish(flight, begun, answer);
-        }
         let number = self.next_number();
         self.schedule.lock().flights.insert(number, flight);
         let landing = Landing {

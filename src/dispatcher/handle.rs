@@ -28,7 +28,7 @@ use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
-use crate::store::{Answered, Call, Operation, Store as _};
+use crate::store::{Answered, Call, Operation};
 use crate::telemetry::{self, Outcome, Telemetry};
 
 /// Corrections of a key without waiting requests share a call if they follow within so long.
@@ -569,7 +569,7 @@ impl Handle {
             && self.dispatcher.outage(store.shard(key)).is_some()
         {
             let fallback = &self.dispatcher.fallback.store;
-            return fallback.call(vec![call(policy, take)]).await;
+            return Ok(fallback.answer(&[call(policy, take)]));
         }
         for queue in self.lanes(key) {
             let settlements = &mut take.corrections.settlements;

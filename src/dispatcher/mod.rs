@@ -108,9 +108,7 @@ impl Dispatcher {
         let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
         let fallback = (&this.fallback.store, &this.fallback.clock);
         for (store, clock) in embedded.into_iter().chain([fallback]) {
-            if let Some(Ok(answered)) = store.ping(&"".into()).take_ready() {
-                this.observe(clock, &answered);
-            }
+            this.observe(clock, &store.answer(&[]));
         }
         this
     }

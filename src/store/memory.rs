@@ -1,6 +1,7 @@
 //! The embedded store: [`MemoryStore`].
 
 use std::fmt;
+use std::future::ready;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,8 +190,9 @@ impl Shard {
     }
 }
 
-impl Store for MemoryStore {
-    fn call(&self, calls: Vec<Call>) -> Reply {
+impl MemoryStore {
+    /// Applies calls; a limiter with this store or a fallback on it need not wait.
+    pub(crate) fn answer(&self, calls: &[Call]) -> Answered {
         let sent = Instant::now();
         let at_first = (self.0.clock)(sent, 0);
         let mut now = at_first;
@@ -202,13 +204,19 @@ impl Store for MemoryStore {
         let answers = answers.collect();
         // Another thread may have read the clock later.
         let received = if now > at_first { Instant::now() } else { sent };
-        Reply::ready(Ok(Answered {
+        Answered {
             now,
             server: 1,
             sent,
             received,
             answers,
-        }))
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn call(&self, calls: Vec<Call>) -> Reply {
+        Box::pin(ready(Ok(self.answer(&calls))))
     }
 
     fn ping(&self, _key: &Key) -> Reply {

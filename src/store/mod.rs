@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use crate::policy::Policy;
 pub use self::manual_clock::ManualClock;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
-pub use self::{memory::MemoryStore, nudge::Nudge, reply::Reply};
+pub use self::{memory::MemoryStore, nudge::Nudge};
 pub use crate::algorithm::Taken;
 pub use crate::error::StoreError;
 
@@ -44,7 +45,6 @@ mod memory;
 mod nudge;
 #[cfg(feature = "redis")]
 mod redis;
-mod reply;
 
 /// Keeps the state of keys for all processes that use it.
 ///
@@ -83,7 +83,7 @@ mod reply;
 /// impl Store for Database {
 ///     fn call(&self, calls: Vec<Call>) -> Reply {
 ///         let table = self.0.clone();
-///         Reply::pending(async move {
+///         Box::pin(async move {
 ///             let sent = Instant::now();
 ///             let mut table = table.lock().await;
 ///             // The clock of the database, which all processes share.
@@ -173,6 +173,9 @@ pub enum Operation {
     /// Applies a command.
     Control(Command),
 }
+
+/// The answer of a store, under way.
+pub type Reply = Pin<Box<dyn Future<Output = Result<Answered, StoreError>> + Send>>;
 
 /// The answer to calls, in their order.
 #[derive(Debug, Clone)]

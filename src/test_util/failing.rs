@@ -151,12 +151,11 @@ impl FailingStore {
             (script.next(is_ping), script.latency)
         };
         let sent = Instant::now();
-        let reply = match fault {
-            None | Some(Fault::LostReply) => self.store.call(calls),
-            Some(fault) => Reply::ready(Err(fault.error())),
+        let answer = match fault {
+            None | Some(Fault::LostReply) => Ok(self.store.answer(&calls)),
+            Some(fault) => Err(fault.error()),
         };
-        Reply::pending(async move {
-            let answer = reply.await;
+        Box::pin(async move {
             match latency {
                 Duration::ZERO => yield_now().await,
                 latency => sleep(latency.saturating_sub(sent.elapsed())).await,

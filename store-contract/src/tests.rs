@@ -1,6 +1,7 @@
 //! The suite accepts a store that is written with [`Call::apply`] alone, and rejects broken ones.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -252,7 +253,7 @@ impl Store for Values {
         if this.fault == "reads and writes apart" {
             let values: Vec<_> = calls.iter().map(read).collect();
             let this = self.clone();
-            return Reply::pending(async move {
+            return Box::pin(async move {
                 tokio::task::yield_now().await;
                 let answers = calls.iter().zip(values);
                 let answers = answers.map(|(call, value)| this.0.apply(call, value));
@@ -275,15 +276,15 @@ impl Store for Values {
             "reverses batches" => answers.reverse(),
             "fails whole batches" if answers.iter().any(Result::is_err) => {
                 let error = answers.into_iter().find_map(Result::err);
-                return Reply::ready(Err(error.unwrap()));
+                return Box::pin(ready(Err(error.unwrap())));
             }
             _ => {}
         }
-        Reply::ready(Ok(self.answered(sent, answers)))
+        Box::pin(ready(Ok(self.answered(sent, answers))))
     }
 
     fn ping(&self, _key: &Key) -> Reply {
-        Reply::ready(Ok(self.answered(Instant::now(), Vec::new())))
+        Box::pin(ready(Ok(self.answered(Instant::now(), Vec::new()))))
     }
 
     fn subscribe(&self, _process: u64, subscriber: Subscriber) {

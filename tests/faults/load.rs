@@ -172,7 +172,7 @@ impl<S: Store> Store for Counted<S> {
     fn call(&self, calls: Vec<Call>) -> Reply {
         self.tally.one(Count::Calls);
         let (reply, tally) = (self.store.call(calls), self.tally.clone());
-        Reply::pending(async move {
+        Box::pin(async move {
             let answer = reply.await;
             if answer.as_ref().is_err_and(StoreError::is_outcome_unknown) {
                 tally.one(Count::LostCalls);

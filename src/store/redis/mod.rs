@@ -182,7 +182,7 @@ impl Store for RedisStore {
             call,
         });
         let calls: Vec<_> = named.collect();
-        Reply::pending(async move {
+        Box::pin(async move {
             let first = calls.first().map_or("", |named| &named.name);
             this.call_all(first, &calls).await
         })
@@ -191,7 +191,7 @@ impl Store for RedisStore {
     fn ping(&self, key: &Key) -> Reply {
         let this = self.clone();
         let name = this.name(key, None);
-        Reply::pending(async move { this.call_all(&name, &[]).await })
+        Box::pin(async move { this.call_all(&name, &[]).await })
     }
 
     fn batch_size(&self) -> usize {
