@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::Dispatcher;
 use super::handle::Current;
 use super::key_queue::KeyQueue;
 use crate::algorithm::Mode;
@@ -56,15 +57,23 @@ impl Place {
 
     /// Has its lease renewed on this runtime.
     pub(crate) fn ensure_task(&self) {
-        self.0.iter().for_each(|held| held.ensure_task());
+        let dispatchers = self.0.iter().map(|held| &held.queue.handle.dispatcher);
+        dispatchers.for_each(Dispatcher::ensure_task);
     }
 
     /// Ready once the work has to be dropped, with its policy.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
-        match &mut self.0 {
-            Some(held) => held.poll_lost(cx),
-            None => Poll::Pending,
+        let aborts = |it: &&mut Box<Held>| it.is_leased && it.current.policy.lost() == Lost::Abort;
+        let Some(held) = self.0.as_mut().filter(aborts) else {
+            return Poll::Pending;
+        };
+        held.queue.handle.dispatcher.ensure_task();
+        while let Some(end) = held.lease_end() {
+            // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
+            let timer = held.timer.insert(Box::pin(sleep_until(end)));
+            ready!(timer.as_mut().poll(cx));
         }
+        Poll::Ready(held.current.policy.clone())
     }
 }
 
@@ -99,26 +108,6 @@ impl Held {
     /// The end of the lease, which is renewed. `None` if it has ended.
     fn lease_end(&self) -> Option<Instant> {
         self.queue.lock().lease_end(self.losses, Instant::now())
-    }
-
-    /// Has the lease renewed on this runtime.
-    fn ensure_task(&self) {
-        self.queue.handle.dispatcher.ensure_task();
-    }
-
-    /// Ready once the work of the request has to be dropped, with its policy.
-    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
-        let policy = &self.current.policy;
-        if !self.is_leased || policy.lost() != Lost::Abort {
-            return Poll::Pending;
-        }
-        self.ensure_task();
-        while let Some(end) = self.lease_end() {
-            // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
-            let timer = self.timer.insert(Box::pin(sleep_until(end)));
-            ready!(timer.as_mut().poll(cx));
-        }
-        Poll::Ready(self.current.policy.clone())
     }
 
     /// The request is not sent: its turn goes to the next one.
