@@ -60,14 +60,6 @@ pub(crate) struct Offset {
     most: i64,
 }
 
-/// What a call has shown of the store's clock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Read {
-    pub(crate) offset: Offset,
-    /// By how many nanoseconds the clock was set forward, or back if below 0, if it was set.
-    pub(crate) set_by: Option<i64>,
-}
-
 impl StoreClock {
     pub(crate) fn new() -> Self {
         Self {
@@ -94,9 +86,15 @@ impl StoreClock {
         }
     }
 
-    /// Learns from a call that was answered with the time `now`. Calls to a server whose number is 0 say nothing of each
-    /// other.
-    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: u64, server: u64) -> Read {
+    /// Learns from a call that was answered with the time `now`. Returns the offset, and if the clock was set, by how many
+    /// nanoseconds: forward, or back if below 0. Calls to a server whose number is 0 say nothing of each other.
+    pub(crate) fn observe(
+        &self,
+        sent: Instant,
+        received: Instant,
+        now: u64,
+        server: u64,
+    ) -> (Offset, Option<i64>) {
         let call = Offset::of_call(self.origin, sent, received, now).aged(sent, received);
         let mut servers = self.servers.lock();
         servers.last = server;
@@ -120,8 +118,7 @@ impl StoreClock {
             servers.sets.count += 1;
             servers.sets.last = Some(received);
         }
-        let set_by = is_set.then_some(ahead);
-        Read { offset, set_by }
+        (offset, is_set.then_some(ahead))
     }
 
     pub(crate) fn sets(&self) -> ClockSets {
@@ -226,7 +223,7 @@ mod tests {
                 let shows = |at: i64| EPOCH + ahead + at + at * parts_per_million / 1_000_000;
                 let (sent, took) = (now + idle, there + back);
                 now = sent + took;
-                let read = clock.observe(at(sent), at(now), shows(sent + there).unsigned_abs(), 7);
+                let (offset, found) = clock.observe(at(sent), at(now), shows(sent + there).unsigned_abs(), 7);
                 // What is known of the clock is no less exact than this call, or an earlier one and drift since then.
                 let drifted = uncertain + (idle + took) as f64 / 1_000.0 + 1.0;
                 uncertain = drifted.min(took as f64 * 1.001 + 1.1);
@@ -234,18 +231,18 @@ mod tests {
                     let slack = drifted + took as f64 + 2.0;
                     // Drift may explain it.
                     prop_assume!(set_by.abs() as f64 > slack + TOLERANCE.as_micros() as f64);
-                    let off = set_by - read.set_by.unwrap_or(0) / NANOS;
+                    let off = set_by - found.unwrap_or(0) / NANOS;
                     prop_assert!(off.abs() as f64 <= slack, "{off} of {set_by}");
                 } else {
-                    prop_assert_eq!(read.set_by, None);
-                    prop_assert!(read.offset.uncertainty().as_nanos() as f64 / 1e3 <= uncertain);
+                    prop_assert_eq!(found, None);
+                    prop_assert!(offset.uncertainty().as_nanos() as f64 / 1e3 <= uncertain);
                 }
                 let shown = shows(now).unsigned_abs();
                 let rounding = 1;
-                prop_assert!(read.offset.earliest(shown - rounding) <= at(now));
-                prop_assert!(read.offset.latest(shown + rounding) >= at(now));
+                prop_assert!(offset.earliest(shown - rounding) <= at(now));
+                prop_assert!(offset.latest(shown + rounding) >= at(now));
                 let off = clock.arrived()(at(now)).abs_diff(shown) * 1_000;
-                let uncertainty = read.offset.uncertainty().as_nanos() as u64;
+                let uncertainty = offset.uncertainty().as_nanos() as u64;
                 prop_assert!(off <= OFF + uncertainty + 2_000);
             }
         }
@@ -260,9 +257,9 @@ mod tests {
             let at = |millis| clock.origin + Duration::from_millis(millis);
             clock.observe(at(0), at(1), 1_000_000, server);
             // The other is ahead, by less than this answer leaves open.
-            let read = clock.observe(at(10), at(60), 1_030_000, next);
-            assert_eq!(read.set_by, None);
-            assert!(read.offset.latest(2_000_000) >= at(1_030));
+            let (offset, set_by) = clock.observe(at(10), at(60), 1_030_000, next);
+            assert_eq!(set_by, None);
+            assert!(offset.latest(2_000_000) >= at(1_030));
         }
     }
 }

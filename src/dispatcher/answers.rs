@@ -20,6 +20,10 @@ use crate::telemetry;
 /// A longer wait without a bound may surprise the user.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
+pub(super) fn left_out() -> StoreError {
+    StoreError::new("the store left out an answer").no_outage()
+}
+
 impl Sent {
     /// The cost of the first request that was not granted, and its expected departure on the store's clock.
     fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
@@ -170,8 +174,7 @@ impl Dispatcher {
         let mut answers = answered.answers.into_iter();
         for sent in sent {
             let handle = &sent.queue.handle;
-            let left_out = || Err(StoreError::new("the store left out an answer").no_outage());
-            let taken = match answers.next().unwrap_or_else(left_out) {
+            let taken = match answers.next().unwrap_or_else(|| Err(left_out())) {
                 Ok(taken) => taken,
                 Err(error) => {
                     self.fail(shard, &sent, &error);
@@ -243,11 +246,11 @@ impl Dispatcher {
 
     pub(super) fn observe(&self, clock: &StoreClock, answered: &Answered) -> Offset {
         let it = answered;
-        let read = clock.observe(it.sent, it.received, it.now, it.server);
-        if let Some(nanos) = read.set_by {
+        let (offset, set_by) = clock.observe(it.sent, it.received, it.now, it.server);
+        if let Some(nanos) = set_by {
             self.telemetry.clock_set(nanos as f64 / 1e9);
         }
-        read.offset
+        offset
     }
 
     /// A call has failed.
