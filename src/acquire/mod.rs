@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use crate::algorithm::{Costs, Mode};
 use crate::cost::Cost;
 use crate::dispatcher::{Current, Granted, Handle, Place, Position, Waiting};
-use crate::error::StoreError;
 use crate::key::Key;
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
@@ -216,13 +215,7 @@ impl Acquire {
         let policy = handle.policy();
         let fail = |cause| Error::new(cause, policy.clone());
         let cost = self.cost_under(&policy, Some(1)).map_err(fail)?;
-        let answered = handle.look(key, cost, &self.rank).await;
-        let snapshot = answered.and_then(|answered| {
-            let none = || StoreError::new("the store did not answer what was asked").no_outage();
-            let last = answered.answers.into_iter().next_back();
-            let taken = last.ok_or_else(none)??;
-            Ok(Snapshot::of(&taken, policy.units(), answered.now))
-        });
+        let snapshot = handle.look(key, cost, &self.rank).await;
         snapshot.map_err(|error| fail(Cause::Store(error)))
     }
 }
@@ -348,7 +341,7 @@ impl Acquire {
         let joined = self.joined.as_mut().expect("it waits");
         let _entered = joined.span.enter();
         let result = ready!(Pin::new(&mut **joined).poll(cx));
-        let (arrival, span) = (joined.arrival, mem::take(&mut joined.span));
+        let (arrival, span) = (joined.place.arrival, mem::take(&mut joined.span));
         self.joined = None;
         let current = self.handle().load();
         Poll::Ready(match result {

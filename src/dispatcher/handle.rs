@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
+use super::answers::left_out;
 use super::key_queue::{KeyQueue, Waiting};
 use super::known::{ANNOUNCED, Denials, Seen, SeenState};
 use super::{Dispatcher, Place};
@@ -28,6 +29,7 @@ use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
+use crate::snapshot::Snapshot;
 use crate::store::{Answered, Call, Operation};
 use crate::telemetry::{self, Outcome, Telemetry};
 
@@ -317,6 +319,8 @@ impl Handle {
             }
             // Another request may have arrived at the same time.
             place.number = locked.first_free(place.number);
+            // Its share may have been combined with others.
+            place.flow = queue.flow;
             locked.join(mode, place.number, cost, place.arrival, bound);
             let level = rank.priority.level();
             let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
@@ -512,26 +516,21 @@ impl Handle {
             let store = &self.dispatcher.fallback.store;
             store.apply(key, policy, &operation, Instant::now()).1?;
         }
-        let calls = vec![Call {
+        let call = Call {
             key: key.clone(),
             policy: current.policy.clone(),
             operation,
-        }];
-        let store = &self.dispatcher.store;
-        let answered = match store.call(calls.clone()).await {
-            Err(error) if error.is_outcome_unknown() => store.call(calls).await,
+        };
+        let kind = telemetry::Operation::Control;
+        let answered = match self.call(kind, call.clone()).await {
+            Err(error) if error.is_outcome_unknown() => self.call(kind, call).await,
             answered => answered,
         };
-        self.dispatcher
-            .called(telemetry::Operation::Control, key, begun, &answered);
         if matches!(command, Command::Resume | Command::Reset) {
             // A call that was sent before may have arrived first.
             self.nudge(key, 0);
         }
-        let answers = answered?.answers;
-        answers
-            .into_iter()
-            .try_for_each(|answer| answer.map(drop))?;
+        answered?;
         let round_trip = self.guard.round_trip();
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);
@@ -547,47 +546,67 @@ impl Handle {
         key: &Key,
         cost: Costs,
         rank: &Rank,
-    ) -> Result<Answered, StoreError> {
-        let (current, begun) = (self.current(), Instant::now());
-        let store = &self.dispatcher.store;
-        let call = |policy: &Arc<Policy>, take| Call {
-            key: key.clone(),
-            policy: policy.clone(),
-            operation: Operation::Take(take),
-        };
+    ) -> Result<Snapshot, StoreError> {
+        let policy = self.policy();
         let number = share_number(&self.lanes(key), rank.flow().id);
         let lane = cost.lane(rank.priority.level()) | number << LEVEL_BITS.end;
         let mut take = Take {
             process: self.dispatcher.process | lane,
             flow: rank.flow(),
-            reserves: current.policy.reserves(),
+            reserves: policy.reserves(),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
             ..Take::one(Mode::Peek, cost)
         };
-        if let Some(policy) = &current.policy.fallback
-            && self.dispatcher.outage(store.shard(key)).is_some()
+        let shard = self.dispatcher.store.shard(key);
+        if let Some(policy) = &policy.fallback
+            && self.dispatcher.outage(shard).is_some()
         {
-            let fallback = &self.dispatcher.fallback.store;
-            return Ok(fallback.answer(&[call(policy, take)]));
+            let (store, operation) = (&self.dispatcher.fallback.store, Operation::Take(take));
+            let (now, taken) = store.apply(key, policy, &operation, Instant::now());
+            return Ok(Snapshot::of(&taken?, policy.units(), now));
         }
         for queue in self.lanes(key) {
             let settlements = &mut take.corrections.settlements;
             settlements.extend_from_slice(queue.lock().settlements());
         }
-        let answered = store.call(vec![call(&current.policy, take)]).await;
-        self.dispatcher
-            .called(telemetry::Operation::Peek, key, begun, &answered);
-        answered
+        let (key, units) = (key.clone(), policy.units());
+        let call = Call {
+            key,
+            policy,
+            operation: Operation::Take(take),
+        };
+        let (taken, now) = self.call(telemetry::Operation::Peek, call).await?;
+        Ok(Snapshot::of(&taken, units, now))
+    }
+
+    /// Calls the store for a key, apart from its queues. Returns the answer, and the time of the store.
+    async fn call(
+        &self,
+        kind: telemetry::Operation,
+        call: Call,
+    ) -> Result<(Taken, u64), StoreError> {
+        let (dispatcher, key, begun) = (&self.dispatcher, call.key.clone(), Instant::now());
+        let answered = dispatcher.store.call(vec![call]).await;
+        let answer = answered.and_then(|mut answered| {
+            let taken = answered.answers.pop().ok_or_else(left_out)??;
+            Ok((taken, answered.now))
+        });
+        (dispatcher.telemetry).called(kind, 1, &answer, begun.elapsed());
+        if let Err(error) = &answer
+            && error.is_outage()
+        {
+            dispatcher.out(dispatcher.store.shard(&key), &key, error, false);
+        }
+        answer
     }
 
     /// Applies a command to the requests of a key in this process.
-    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
+    pub(super) fn command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
             queue.update(|queue| match command {
                 Command::Pause { span, .. } => {
-                    let until = now + Duration::from_micros(*span);
-                    queue.pause(until, now);
+                    queue.pause(now + Duration::from_micros(*span), now);
                 }
                 Command::Resume | Command::Reset => queue.resume(now),
                 Command::Allow { .. } => {}
@@ -657,7 +676,7 @@ impl Handle {
 
     /// The knowledge of this key that a call under strict recovery carries.
     pub(super) fn strict(&self, key: &Key, policy: &Policy, sets: ClockSets) -> Option<Strict> {
-        if policy.recovery() != Recovery::Strict || self.dispatcher.embedded.is_some() {
+        if !self.is_strict() {
             return None;
         }
         let seen = self.seen.get(key);

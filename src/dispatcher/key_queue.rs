@@ -135,9 +135,8 @@ impl KeyQueue {
 /// A request in its queue. It leaves the queue when it is dropped.
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
-    /// Its place in the queue; 0 once it has left.
-    number: u64,
-    pub(crate) arrival: Instant,
+    /// Its number is 0 once it has left the queue.
+    pub(crate) place: Position,
     priority: Priority,
     /// The telemetry of this policy counts it as waiting, as long as this lives.
     current: Arc<Current>,
@@ -155,8 +154,7 @@ impl Waiting {
         (current.telemetry).waiting(&queue.key, priority, 1.0);
         Self {
             queue,
-            number: place.number,
-            arrival: place.arrival,
+            place,
             priority,
             current,
             span: Span::default(),
@@ -170,36 +168,30 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let number = this.number;
+        let place = this.place;
         let queue = &this.queue;
         let dispatcher = &queue.handle.dispatcher;
         loop {
             let now = Instant::now();
-            let step = queue.update(|queue| queue.poll(number, now, cx.waker()));
+            let step = queue.update(|queue| queue.poll(place.number, now, cx.waker()));
             match step {
                 Step::Depart(turn, standing) => {
-                    this.number = 0;
+                    this.place.number = 0;
                     queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
                     let held = Place(held);
-                    let (level, flow) = queue.rank();
                     return Poll::Ready(Ok(Granted {
                         turn,
                         remaining: standing.remaining,
                         reset: until(standing.reset, turn.from).as_micros() as u64,
-                        place: Position {
-                            number,
-                            level,
-                            flow,
-                            arrival: this.arrival,
-                        },
-                        waited: now.saturating_duration_since(this.arrival),
+                        place,
+                        waited: now.saturating_duration_since(place.arrival),
                         held,
                     }));
                 }
                 Step::Fail(refusal) => {
-                    this.number = 0;
+                    this.place.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
@@ -221,13 +213,13 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let (queue, now) = (&self.queue, Instant::now());
         (self.current.telemetry).waiting(&queue.key, self.priority, -1.0);
-        if self.number == 0 {
+        if self.place.number == 0 {
             return;
         }
-        if queue.update(|queue| queue.leave(self.number, now)) {
+        if queue.update(|queue| queue.leave(self.place.number, now)) {
             queue.handle.forget_denials(Some(&queue.key));
         }
-        let waited = now.saturating_duration_since(self.arrival);
+        let waited = now.saturating_duration_since(self.place.arrival);
         let span = std::mem::take(&mut self.span);
         let current = queue.handle.load();
         (current.telemetry).ended(span, &queue.key, Outcome::Cancelled, waited, None);

@@ -29,7 +29,7 @@ use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::queue::Lease;
 use crate::store::{MemoryStore, Nudge, Store};
-use crate::telemetry::{self, StoreTelemetry};
+use crate::telemetry::StoreTelemetry;
 
 mod answers;
 mod calls;
@@ -151,22 +151,6 @@ impl Dispatcher {
     /// Returns how many shards are out, and the time and the error of the first.
     pub(crate) fn health(&self) -> Health {
         self.schedule.lock().outages.health()
-    }
-
-    /// A call for one key has ended that was not sent by the task.
-    pub(crate) fn called<T>(
-        self: &Arc<Self>,
-        operation: telemetry::Operation,
-        key: &Key,
-        begun: Instant,
-        result: &Result<T, StoreError>,
-    ) {
-        self.telemetry.called(operation, 1, result, begun.elapsed());
-        if let Err(error) = result
-            && error.is_outage()
-        {
-            self.out(self.store.shard(key), key, error, false);
-        }
     }
 
     /// The next call of a queue may have changed.
