@@ -76,10 +76,7 @@ impl Permit {
 
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
-        let mut turn = permit.granted.turn;
-        if !permit.is_counted() {
-            turn.recorded = 0;
-        }
+        let turn = permit.granted.turn;
         Self(Arc::new(Inner {
             handle: permit.handle.clone(),
             key: permit.key.clone(),

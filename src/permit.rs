@@ -19,7 +19,6 @@ use crate::snapshot::{Snapshot, until};
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) handle: Arc<Handle>,
-    pub(crate) is_counted: bool,
     pub(crate) key: Key,
     pub(crate) granted: Granted,
 }
@@ -79,7 +78,8 @@ impl Permit {
     /// [`Outage::Allow`](crate::Outage::Allow) lets it depart
     /// while the store is out.
     pub fn is_counted(&self) -> bool {
-        self.is_counted
+        let policy = &self.handle.load().policy;
+        policy.counts(self.granted.turn.is_counted())
     }
 
     /// The key.
