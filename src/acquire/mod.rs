@@ -387,7 +387,7 @@ impl Acquire {
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
         let denied = refused.filter(|_| !waits).or_else(|| {
-            let denied = handle.denied(key, &cost, &self.rank, bound, now);
+            let denied = handle.denials.find(key, &cost, &self.rank, bound, now);
             denied.inspect(|_| current.telemetry.remembered())
         });
         let joined = match denied {

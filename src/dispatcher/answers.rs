@@ -163,7 +163,8 @@ impl Dispatcher {
         self.schedule.lock().departing = granted.max().unwrap_or(0) as usize;
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
-        if shard.is_some() && self.embedded.is_none() {
+        let is_remote = shard.is_some() && self.embedded.is_none();
+        if is_remote {
             let is_same =
                 |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
             for sent in sent.chunk_by(is_same) {
@@ -197,7 +198,7 @@ impl Dispatcher {
                 }
                 handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
                 // A place may be released at any time.
-                if let Some(denials) = &handle.denials
+                if is_remote
                     && answer.lease.is_none()
                     && let Some((cost, expected)) = sent.first_refused(&taken)
                 {
@@ -212,7 +213,7 @@ impl Dispatcher {
                         },
                         sent: sent.begun,
                     };
-                    denials.note(&sent.queue.key, denied);
+                    handle.denials.note(&sent.queue.key, denied);
                 }
             }
             // Nothing that the fallback store has granted is returned to the store.

@@ -55,7 +55,7 @@ pub(crate) struct Handle {
     pub(super) ranked: AtomicUsize,
     /// The last place that was given to a request that waits; changed while the queues are locked.
     last_place: AtomicU64,
-    pub(super) denials: Option<Denials>,
+    pub(crate) denials: Denials,
     seen: Seen,
     /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
     announced: Cache<(Key, Option<usize>), Instant>,
@@ -122,8 +122,10 @@ impl Position {
 
 impl Handle {
     pub(crate) fn new(dispatcher: &Arc<Dispatcher>, policy: Arc<Policy>) -> Arc<Self> {
-        let denials = dispatcher.denials;
-        let is_remote = dispatcher.embedded.is_none();
+        let denials = match &dispatcher.embedded {
+            Some(_) => 0,
+            None => dispatcher.denials,
+        };
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(policy.guard()),
@@ -132,7 +134,7 @@ impl Handle {
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
             last_place: AtomicU64::new(0),
-            denials: (is_remote && denials > 0).then(|| Denials::new(denials)),
+            denials: Denials::new(denials),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
         });
@@ -181,7 +183,7 @@ impl Handle {
             before.telemetry.queues(-count);
             self.current.store(current);
         }
-        self.forget_denials(None);
+        self.denials.forget(None);
         for queue in self.each() {
             queue.update(|queue| {
                 self.load().count(queue);
@@ -439,7 +441,7 @@ impl Handle {
 
     /// A key may have become available early for this process, or if it is 0, for all.
     pub(crate) fn nudge(&self, key: &Key, process: u64) {
-        self.forget_denials(Some(key));
+        self.denials.forget(Some(key));
         for queue in self.lanes(key) {
             if [0, self.dispatcher.process | queue.lane].contains(&process) {
                 queue.update(|queue| queue.nudge(Instant::now()));
@@ -459,7 +461,7 @@ impl Handle {
         let Granted {
             turn, place, held, ..
         } = granted;
-        self.forget_denials(Some(key));
+        self.denials.forget(Some(key));
         if let Some(held) = held.0 {
             return held.forfeit(turn);
         }
@@ -481,7 +483,7 @@ impl Handle {
         settlements: &[Settlement],
     ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
-            self.forget_denials(Some(key));
+            self.denials.forget(Some(key));
         }
         let gather = match self.dispatcher.embedded {
             Some(_) => Duration::ZERO,
@@ -509,7 +511,7 @@ impl Handle {
     pub(crate) async fn control(&self, key: &Key, command: Command) -> Result<(), StoreError> {
         let (current, begun) = (self.current(), Instant::now());
         self.command(key, &command, begun);
-        self.forget_denials(Some(key));
+        self.denials.forget(Some(key));
         current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
         if let Some(policy) = &current.policy.fallback {
@@ -617,27 +619,6 @@ impl Handle {
     /// The queues of a key.
     pub(super) fn lanes(&self, key: &Key) -> Lanes {
         self.queues.lock().get(key).cloned().unwrap_or_default()
-    }
-
-    /// The standing of a key if it is known, without a call, that a request cannot depart by `bound`.
-    pub(crate) fn denied(
-        &self,
-        key: &Key,
-        cost: &Costs,
-        rank: &Rank,
-        bound: Option<Instant>,
-        now: Instant,
-    ) -> Option<Standing> {
-        let denials = self.denials.as_ref()?;
-        let rank = (rank.priority.level(), rank.flow().id);
-        denials.find(key, cost, rank, bound?, now)
-    }
-
-    /// A key, or any of them, may have become available.
-    pub(super) fn forget_denials(&self, key: Option<&Key>) {
-        if let Some(denials) = &self.denials {
-            denials.forget(key);
-        }
     }
 
     /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later.

@@ -217,7 +217,7 @@ impl Drop for Waiting {
             return;
         }
         if queue.update(|queue| queue.leave(self.place.number, now)) {
-            queue.handle.forget_denials(Some(&queue.key));
+            queue.handle.denials.forget(Some(&queue.key));
         }
         let waited = now.saturating_duration_since(self.place.arrival);
         let span = std::mem::take(&mut self.span);

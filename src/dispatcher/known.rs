@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::algorithm::{Costs, Known};
 use crate::key::Key;
 use crate::lock::Mutex;
+use crate::priority::Rank;
 use crate::queue::Standing;
 
 /// The usual number of keys that are known to be over their limit.
@@ -26,10 +27,11 @@ const LONGEST_KEY: usize = 256;
 pub(super) const ANNOUNCED: usize = 10_000;
 
 /// The keys that are over their limit.
-pub(super) struct Denials {
+pub(crate) struct Denials {
     /// Answers to calls that were sent by then are ignored.
     forgotten: Mutex<Option<Instant>>,
-    keys: Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>,
+    /// `None` if none are remembered.
+    keys: Option<Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>>,
 }
 
 /// No request of this cost or more, and of the same level and share, departs earlier.
@@ -44,50 +46,59 @@ pub(super) struct Denied {
 
 impl Denials {
     pub(super) fn new(keys: usize) -> Self {
-        Self {
-            forgotten: Mutex::default(),
-            keys: Cache::with(
+        let cache = || {
+            Cache::with(
                 keys,
                 keys as u64,
                 UnitWeighter,
                 DefaultHashBuilder::default(),
                 DefaultLifecycle::default(),
-            ),
+            )
+        };
+        Self {
+            forgotten: Mutex::default(),
+            keys: (keys > 0).then(cache),
         }
     }
 
-    /// The standing of a key if a request would be refused that has to depart by `bound`.
-    pub(super) fn find(
+    /// The standing of a key if it is known, without a call, that a request cannot depart by `bound`.
+    pub(crate) fn find(
         &self,
         key: &Key,
         cost: &Costs,
-        rank: (u64, u64),
-        bound: Instant,
+        rank: &Rank,
+        bound: Option<Instant>,
         now: Instant,
     ) -> Option<Standing> {
-        let denied = self.keys.get(key)?;
+        let (keys, bound) = (self.keys.as_ref()?, bound?);
+        let denied = keys.get(key)?;
         if now >= denied.earliest.min(denied.sent + LONGEST_DENIAL) {
-            self.keys.remove(key);
+            keys.remove(key);
             return None;
         }
+        let rank = (rank.priority.level(), rank.flow().id);
         let is_like = denied.cost.is_within(cost) && denied.rank == rank;
         (is_like && bound < denied.earliest).then_some(denied.standing)
     }
 
     pub(super) fn note(&self, key: &Key, denied: Denied) {
-        if key.as_str().len() <= LONGEST_KEY && *self.forgotten.lock() < Some(denied.sent) {
-            self.keys.insert(key.clone(), denied);
+        if let Some(keys) = &self.keys
+            && key.as_str().len() <= LONGEST_KEY
+            && *self.forgotten.lock() < Some(denied.sent)
+        {
+            keys.insert(key.clone(), denied);
         }
     }
 
     /// A key, or any of them, may have become available. The answers to calls that are under way do not know that.
     pub(super) fn forget(&self, key: Option<&Key>) {
-        let mut forgotten = self.forgotten.lock();
-        *forgotten = Some(Instant::now());
-        drop(forgotten);
+        let Some(keys) = &self.keys else {
+            return;
+        };
+        *self.forgotten.lock() = Some(Instant::now());
         match key {
-            Some(key) => drop(self.keys.remove(key)),
-            None => self.keys.clear(),
+            Some(key) => drop(keys.remove(key)),
+            None => keys.clear(),
         }
     }
 }
@@ -161,8 +172,9 @@ mod tests {
             (100 * WAIT, 3, WAIT, WAIT, true),
             (100 * WAIT, 3, 2 * WAIT, 2 * WAIT, false),
         ] {
+            let rank = Rank::default();
             denials.note(&key, denied(3, start, wait));
-            let found = denials.find(&key, &cost.into(), RANK, start + bound, start + now);
+            let found = denials.find(&key, &cost.into(), &rank, Some(start + bound), start + now);
             assert_eq!(found.is_some(), is_denied, "{cost} {bound:?} {now:?}");
         }
     }
@@ -174,7 +186,9 @@ mod tests {
         let is_denied = |key: &str, sent| {
             let key = Key::new(key);
             denials.note(&key, denied(1, sent, WAIT));
-            denials.find(&key, &1.into(), RANK, sent, sent).is_some()
+            denials
+                .find(&key, &1.into(), &Rank::default(), Some(sent), sent)
+                .is_some()
         };
         denials.forget(Some(&Key::new("a")));
         assert!(!is_denied("a", sent));

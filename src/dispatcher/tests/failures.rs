@@ -181,7 +181,7 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     assert!(!tries(&handle, 1).await);
     let denied = || {
         let now = Instant::now();
-        handle.denied(&key(), &1.into(), &Rank::default(), Some(now), now)
+        (handle.denials).find(&key(), &1.into(), &Rank::default(), Some(now), now)
     };
     assert!(denied().is_some());
     drop(granted);
