@@ -544,11 +544,15 @@ impl Queue {
         (mode, Demand::with_arrivals(requests, arrived))
     }
 
-    /// Applies the answer to a call. An answer to any other call than the current one is ignored.
-    pub(crate) fn answer(&mut self, number: u64, answer: &Answer, now: Instant) {
-        let Some(sent) = self.end_call(number) else {
-            return;
-        };
+    /// Applies the answer to a call. An answer to any other call than the current one is ignored. Returns the cost of the
+    /// first request that was not granted, and its expected departure.
+    pub(crate) fn answer(
+        &mut self,
+        number: u64,
+        answer: &Answer,
+        now: Instant,
+    ) -> Option<(Costs, Instant)> {
+        let sent = self.end_call(number)?;
         let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
         if !sent.is_fallback {
             self.unsent.lost = 0;
@@ -590,6 +594,10 @@ impl Queue {
             }
         }
         self.schedule(answer, now, sent.is_fallback);
+        let granted = sent.demand.units_of(granted.into());
+        let (point, cost) = sent.demand.points_from(granted).next()?;
+        let expected = *answer.expected.first()?;
+        (point.units == granted + cost).then(|| (cost.as_costs(), expected))
     }
 
     /// Takes back the current call, if it has this number.

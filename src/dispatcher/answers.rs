@@ -25,15 +25,6 @@ pub(super) fn left_out() -> StoreError {
 }
 
 impl Sent {
-    /// The cost of the first request that was not granted, and its expected departure on the store's clock.
-    fn first_refused(&self, taken: &Taken) -> Option<(Costs, u64)> {
-        let demand = &self.demand;
-        let granted = demand.units_of(taken.granted());
-        let (point, cost) = demand.points_from(granted).next()?;
-        let is_next = point.units == granted + cost;
-        Some((cost.as_costs(), *taken.expected.first()?)).filter(|_| is_next)
-    }
-
     fn failed(&self, error: &StoreError) {
         self.queue
             .update(|queue| queue.failed(self.number, error, Instant::now()));
@@ -197,24 +188,6 @@ impl Dispatcher {
                     handle.load().telemetry.reclaimed_places(reclaimed);
                 }
                 handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
-                // A place may be released at any time.
-                if is_remote
-                    && answer.lease.is_none()
-                    && let Some((cost, expected)) = sent.first_refused(&taken)
-                {
-                    let last = Some(offset.latest(expected));
-                    let denied = Denied {
-                        cost,
-                        rank: sent.queue.rank(),
-                        earliest: offset.earliest(expected),
-                        standing: Standing {
-                            last,
-                            ..answer.standing
-                        },
-                        sent: sent.begun,
-                    };
-                    handle.denials.note(&sent.queue.key, denied);
-                }
             }
             // Nothing that the fallback store has granted is returned to the store.
             if shard.is_none() {
@@ -232,10 +205,27 @@ impl Dispatcher {
                 let next = taken.next.iter();
                 next.for_each(|&process| handle.nudge(&sent.queue.key, process));
             }
-            let last = sent.queue.update(|queue| {
-                queue.answer(sent.number, &answer, now);
-                queue.unbounded()
+            let (refused, last) = sent.queue.update(|queue| {
+                let refused = queue.answer(sent.number, &answer, now);
+                (refused, queue.unbounded())
             });
+            // A place may be released at any time.
+            if is_remote
+                && answer.lease.is_none()
+                && let Some((cost, expected)) = refused
+            {
+                let denied = Denied {
+                    cost,
+                    rank: sent.queue.rank(),
+                    earliest: expected - answer.uncertainty,
+                    standing: Standing {
+                        last: Some(expected),
+                        ..answer.standing
+                    },
+                    sent: sent.begun,
+                };
+                handle.denials.note(&sent.queue.key, denied);
+            }
             if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
                 && wait > LONG_WAIT
             {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Dispatcher;
 use super::key_queue::KeyQueue;
-use crate::algorithm::{Demand, Mode, Take};
+use crate::algorithm::{Mode, Take};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
@@ -39,7 +39,6 @@ pub(super) struct Sent {
     pub(super) counters: CounterSet,
     pub(super) number: u64,
     pub(super) begun: Instant,
-    pub(super) demand: Demand,
     pub(super) round_trip: Duration,
     pub(super) guard: Duration,
     /// It gives back departures, or places.
@@ -108,20 +107,27 @@ impl Dispatcher {
         // Calls that share a number may be alike, so that the store answers them together.
         let mut number = self.next_number();
         let mut sent = Vec::with_capacity(queues.len());
-        let mut takes = Vec::with_capacity(queues.len());
+        let mut calls = Vec::with_capacity(queues.len());
+        let (mut requests, mut returned) = (0, 0);
         for (_, queue) in queues {
             if let Some(error) = outage
                 && queue.handle.load().policy.fallback.is_none()
             {
                 queue.update(|queue| queue.out(error, begun));
             } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
+                requests += take.demand.requests();
+                returned += take.corrections.settlements.len();
+                calls.push(Call {
+                    key: queue.key.clone(),
+                    policy: one.policy.clone(),
+                    operation: Operation::Take(take),
+                });
                 sent.push(one);
-                takes.push(take);
             }
         }
         if outage.is_some() {
             if !sent.is_empty() {
-                let answered = self.fallback.store.answer(&takes);
+                let answered = self.fallback.store.answer(&calls);
                 self.apply(None, sent, Ok(answered));
             }
             for (shard, queue) in queues {
@@ -131,13 +137,11 @@ impl Dispatcher {
                 }
             }
         } else if !sent.is_empty() {
-            let requests = sent.iter().map(|sent| sent.demand.requests()).sum();
-            let returned = takes.iter().map(Call::settlements).sum();
             self.telemetry.asked(requests, returned);
             let flight = Flight::Call(queues[0].0, sent);
             match &self.embedded {
-                Some(store) => self.finish(flight, begun, Ok(store.answer(&takes))),
-                None => self.send(flight, || self.store.call(takes)),
+                Some(store) => self.finish(flight, begun, Ok(store.answer(&calls))),
+                None => self.send(flight, || self.store.call(calls)),
             }
         }
     }
@@ -150,7 +154,7 @@ impl Dispatcher {
         number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
-    ) -> Option<(Sent, Call)> {
+    ) -> Option<(Sent, Take)> {
         let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
@@ -200,22 +204,16 @@ impl Dispatcher {
         }
         let sent = Sent {
             queue: queue.clone(),
-            policy: policy.clone(),
+            policy,
             counters: current.counters,
             number,
             begun,
-            demand: take.demand.clone(),
             round_trip: Duration::from_micros(take.round_trip),
             guard: Duration::from_micros(take.guard),
             gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
         };
-        let call = Call {
-            key: queue.key.clone(),
-            policy,
-            operation: Operation::Take(take),
-        };
-        Some((sent, call))
+        Some((sent, take))
     }
 
     /// Calls the store, and awaits the reply in a task of its own.

@@ -217,14 +217,6 @@ impl Call {
         &self.operation
     }
 
-    /// How many departures it corrects.
-    pub(crate) fn settlements(&self) -> usize {
-        match &self.operation {
-            Operation::Take(take) => take.corrections.settlements.len(),
-            Operation::Control(_) => 0,
-        }
-    }
-
     /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
     /// Returns the answer, and the new value with the time when it expires, unless the value stays as it is.
     ///
