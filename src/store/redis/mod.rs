@@ -263,13 +263,14 @@ impl RedisStore {
         let at = match at {
             Some(at) => at,
             None => {
-                // An outage fails the whole call; other errors are of single keys.
-                let mut errors = answers.iter().filter_map(|it| it.as_ref().err());
-                let is_unknown = errors.clone().any(StoreError::is_outcome_unknown);
-                if let Some(outage) = errors.find(|it| it.is_outage()).cloned() {
-                    return Err(match is_unknown {
-                        true => outage.outcome_unknown(),
-                        false => outage,
+                // An outage or a conflict fails the whole call; other errors are of single keys.
+                let errors = || answers.iter().filter_map(|it| it.as_ref().err());
+                let outage = errors().find(|it| it.is_outage());
+                let whole = outage.or_else(|| errors().find(|it| it.is_conflict()));
+                if let Some(error) = whole.cloned() {
+                    return Err(match errors().any(StoreError::is_outcome_unknown) {
+                        true => error.outcome_unknown(),
+                        false => error,
                     });
                 }
                 let read = self.read::<()>(&*self.servers, name, Pipeline::new(), deadline);

@@ -66,8 +66,8 @@ impl RedisStore {
                     script = Some(again);
                 }
                 Ok(Continue(_)) => {}
-                // The server has answered before: there is no time left.
-                Err(error) if attempt > 0 && error.is_outage() => {
+                // The server has answered before, so it is not out: there was not enough time.
+                Err(error) if attempt > 0 && error.is_outage() && Instant::now() >= deadline => {
                     return Err(match error.is_outcome_unknown() {
                         true => conflict().outcome_unknown(),
                         false => conflict(),
@@ -94,6 +94,7 @@ impl RedisStore {
             }
         }
         let NamedCall { name, call } = named;
+        let shard = self.servers.shard(name);
         let exclusive = match self.scripting {
             true => None,
             false => Some(servers::exclusive(&self.servers, name, deadline).await?),
@@ -120,7 +121,9 @@ impl RedisStore {
                 return Ok(Continue(None));
             }
             // The slot of the key has moved.
-            Err(error) if error.is_conflict() => return Ok(Continue(None)),
+            Err(error) if error.is_conflict() || self.servers.shard(name) != shard => {
+                return Ok(Continue(None));
+            }
             read => read?,
         };
         let Reading { now, mut origin } = at;

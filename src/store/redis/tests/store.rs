@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
-use crate::store::redis::servers::{self, AnswerOrigin, Answers, Servers, Topology};
+use crate::store::redis::servers::{self, AnswerOrigin, Answers, CommandAnswer, Servers, Topology};
 use crate::store::redis::{Reading, RedisStore};
 use support::command_stats::CommandStats;
 
@@ -41,17 +41,30 @@ async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() 
     }
 }
 
-/// Servers that cannot be reached any more after so many pipelines.
-struct Lost(Servers, AtomicUsize);
+/// Servers that fail: the function returns the answers to the nth pipeline, or `None` if the servers answer it.
+struct Failing {
+    servers: Servers,
+    pipelines: AtomicUsize,
+    fault: fn(usize, Instant) -> Option<Answers>,
+}
 
 #[async_trait]
-impl Topology for Lost {
+impl Topology for Failing {
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
-        match self.1.fetch_sub(1, Ordering::Relaxed) {
-            0 => Err(StoreError::new("redis cannot be reached")),
-            _ => self.0.run(name, commands, deadline).await,
+        let nth = self.pipelines.fetch_add(1, Ordering::Relaxed);
+        match (self.fault)(nth, deadline) {
+            Some(answers) => answers,
+            None => self.servers.run(name, commands, deadline).await,
         }
     }
+}
+
+fn failing(server: &RedisServer, fault: fn(usize, Instant) -> Option<Answers>) -> RedisStore {
+    RedisStore::on(Arc::new(Failing {
+        servers: servers::at(&server.url()).unwrap(),
+        pipelines: AtomicUsize::new(0),
+        fault,
+    }))
 }
 
 /// Otherwise the limiter would send the corrections of an executed call twice.
@@ -60,10 +73,9 @@ async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_
     let server = RedisServer::start();
     let take = Operation::Take(Take::one(Mode::Try, 1));
     let call = |quota| Call::new(&Key::new(quota), &policy(quota), &take);
-    let store = RedisStore::on(Arc::new(Lost(
-        servers::at(&server.url()).unwrap(),
-        AtomicUsize::new(2),
-    )));
+    let store = failing(&server, |nth, _| {
+        (nth == 2).then(|| Err(StoreError::new("redis cannot be reached")))
+    });
     store.call(vec![call("1/m")]).await.unwrap();
     // The server has to be sent this script again, and gets the other one for the first time.
     server.command::<()>(&["SCRIPT", "FLUSH"]);
@@ -71,6 +83,61 @@ async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_
     let answers = store.call(calls).await.unwrap().answers;
     assert!(answers[0].as_ref().unwrap_err().is_outage());
     assert_eq!(answers[1].as_ref().unwrap().grants.len(), 1);
+}
+
+/// The server has answered before, so it is not out. Otherwise the limiter would also send corrections twice.
+#[tokio::test]
+async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
+    let server = RedisServer::start();
+    let take = Operation::Take(Take::one(Mode::Try, 1));
+    let call = |quota| Call::new(&Key::new("a"), &policy(quota), &take);
+    store(&server)
+        .call(vec![call("9/m gcra burst=2")])
+        .await
+        .unwrap();
+    // A script finds the value of another algorithm, which is then read and written. Another process changes it at first.
+    let store = failing(&server, |nth, deadline| match nth {
+        2 => {
+            let now = Instant::now();
+            let origin = AnswerOrigin {
+                server: 0,
+                sent: now,
+                received: now,
+            };
+            let value = Value::Nil;
+            Some(Ok(vec![CommandAnswer { value, origin }]))
+        }
+        5 => {
+            std::thread::sleep(deadline - Instant::now());
+            Some(Err(StoreError::new("late").outcome_unknown()))
+        }
+        _ => None,
+    });
+    let store = store.timeout(Duration::from_millis(500));
+    let error = store.call(vec![call("9/m")]).await.unwrap_err();
+    assert!(
+        error.is_conflict() && error.is_outcome_unknown(),
+        "{error:?}"
+    );
+}
+
+#[cfg(feature = "redis-cluster")]
+#[tokio::test]
+async fn a_transaction_follows_its_key_to_another_server() {
+    let cluster = support::cluster::Cluster::start_with(0);
+    let store = RedisStore::connect_cluster(cluster.urls()).await.unwrap();
+    let store = store.scripting(false).unwrap();
+    let [key, other, _] = cluster.keys_of_each();
+    let [from, to] = [&key, &other].map(|it| &cluster.servers[cluster.primary_of(it)]);
+    let slot = to.command::<u16>(&["CLUSTER", "KEYSLOT", &key]).to_string();
+    let id: String = to.command(&["CLUSTER", "MYID"]);
+    for server in [to, from] {
+        server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+    }
+    let take = Operation::Take(Take::one(Mode::Try, 1));
+    let call = Call::new(&Key::new(key), &policy("1/m"), &take);
+    let answers = store.call(vec![call]).await.unwrap().answers;
+    assert_eq!(answers[0].as_ref().unwrap().grants.len(), 1);
 }
 
 #[test]
