@@ -6,6 +6,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +17,6 @@ use redis::{Cmd, ConnectionAddr, ConnectionInfo, Pipeline};
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
-use super::connection::next_number;
 use super::errors;
 use super::node::Node;
 use super::slots::{self, Address, Range, Redirect, SLOTS, slot_of, tag_of};
@@ -174,6 +174,7 @@ impl Map {
 
     /// The server at this address, which may be new.
     fn node(&mut self, address: Address) -> Node {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let connect = |address: &Address| {
             let mut to = self.info.addr().clone();
             use ConnectionAddr::{Tcp, TcpTls};
@@ -183,7 +184,7 @@ impl Map {
             Node::new(Target {
                 is_known_by_address: true,
                 host: address.0.clone(),
-                number: next_number(),
+                number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 ..Target::at(self.info.clone().set_addr(to))
             })
         };

@@ -1,7 +1,6 @@
 //! One connection to one server: [`Connection`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
@@ -21,8 +20,6 @@ pub(super) struct Connection {
     redis: MultiplexedConnection,
     /// See [`AnswerOrigin::server`].
     pub(super) server: u64,
-    /// A number that no other connection of this process has.
-    pub(super) number: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
     /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
@@ -56,7 +53,6 @@ impl Connection {
         Ok(Self {
             redis,
             server: identity(info, address),
-            number: next_number(),
             runtime: Arc::new(runtime),
             idle: Arc::default(),
         })
@@ -65,6 +61,10 @@ impl Connection {
     /// False if the runtime of the connection has shut down, so that no call would be answered.
     pub(super) fn is_usable(&self) -> bool {
         !self.runtime.is_closed()
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.runtime, &other.runtime)
     }
 
     pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {
@@ -104,12 +104,6 @@ pub(crate) async fn send(
     Ok(values
         .map(|value| CommandAnswer { value, origin })
         .collect())
-}
-
-/// A number that was not returned before.
-pub(super) fn next_number() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// A number of the server process, from its `run_id`. A restart changes it.

@@ -69,7 +69,7 @@ impl Node {
     async fn run_on(
         &self,
         connection: &Connection,
-        shared: u64,
+        shared: &Connection,
         commands: &Pipeline,
         deadline: Instant,
     ) -> Answers {
@@ -113,11 +113,11 @@ impl Node {
         Ok(connection)
     }
 
-    /// Lets no call use the shared connection of this number until there is another one. After a call that waited so
-    /// long in vain, it is kept if it answers a `PING`.
-    fn replace(&self, number: u64, waited: Option<Duration>) {
-        let shared = self.0.shared.value();
-        let Some(shared) = shared.filter(|it| it.number == number) else {
+    /// Lets no call use this shared connection until there is another one. After a call that waited so long in vain, it is
+    /// kept if it answers a `PING`.
+    fn replace(&self, shared: &Connection, waited: Option<Duration>) {
+        let current = self.0.shared.value();
+        let Some(shared) = current.filter(|it| it.is_same(shared)) else {
             return;
         };
         shared.idle.lock().clear();
@@ -158,7 +158,7 @@ pub(crate) async fn exclusive(
         None => {
             let begun = Instant::now();
             let opened = Connection::open(node.target(), deadline).await;
-            opened.inspect_err(|_| node.replace(shared.number, Some(begun.elapsed())))?
+            opened.inspect_err(|_| node.replace(&shared, Some(begun.elapsed())))?
         }
     };
     Ok(Exclusive {
@@ -182,10 +182,10 @@ impl Topology for Exclusive {
     /// An atomic pipeline has a single answer, that of `EXEC`. Redirections are not followed: take another connection for
     /// the same key then.
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
-        let (node, shared) = (&self.node, self.shared.number);
-        let answer = node.run_on(&self.connection, shared, commands, deadline);
+        let (connection, shared) = (&self.connection, &self.shared);
+        let answer = self.node.run_on(connection, shared, commands, deadline);
         let answer = answer.await;
-        self.servers.note(node, &answer);
+        self.servers.note(&self.node, &answer);
         answer
     }
 }
@@ -194,8 +194,7 @@ impl Topology for Exclusive {
 impl Topology for Node {
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let shared = self.shared(deadline).await?;
-        self.run_on(&shared, shared.number, commands, deadline)
-            .await
+        self.run_on(&shared, &shared, commands, deadline).await
     }
 
     async fn node(&self, _name: &str, _deadline: Instant) -> Result<Self, StoreError> {
