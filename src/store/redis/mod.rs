@@ -316,8 +316,7 @@ impl RedisStore {
         };
         let is_elsewhere = |it: &CommandAnswer| it.origin.server != origin.server;
         if answers.iter().any(is_elsewhere) {
-            let moved = "the slot of the key moved to another server during the call";
-            return Err(StoreError::new(moved).conflict());
+            return Err(servers::moved());
         }
         let values = answers.into_iter().map(CommandAnswer::into_value);
         let values = values.collect::<Result<_, _>>().map_err(naming(name))?;

@@ -94,7 +94,6 @@ impl RedisStore {
             }
         }
         let NamedCall { name, call } = named;
-        let shard = self.servers.shard(name);
         let exclusive = match self.scripting {
             true => None,
             false => Some(servers::exclusive(&self.servers, name, deadline).await?),
@@ -121,9 +120,7 @@ impl RedisStore {
                 return Ok(Continue(None));
             }
             // The slot of the key has moved.
-            Err(error) if error.is_conflict() || self.servers.shard(name) != shard => {
-                return Ok(Continue(None));
-            }
+            Err(error) if error.is_conflict() => return Ok(Continue(None)),
             read => read?,
         };
         let Reading { now, mut origin } = at;

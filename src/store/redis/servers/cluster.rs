@@ -253,19 +253,21 @@ impl Topology for Cluster {
         Ok(map.holders().into_values().cloned().collect())
     }
 
-    fn note(&self, node: &Node, answer: &Answers) {
+    fn note(&self, node: &Node, answer: &Answers) -> bool {
         let refusals = answer.iter().flatten().filter_map(CommandAnswer::refusal);
         let mut errors = refusals.chain(answer.as_ref().err().cloned());
         if errors.any(|error| error.is_outage()) {
             drop(self.updates.start(|()| false, self.clone().update()));
         }
-        for answer in answer.iter().flatten() {
-            if let Some(redirect) = redirect(answer, node).filter(|it| !it.is_ask) {
-                let mut map = self.map.lock();
-                let node = map.node(redirect.address);
-                map.by_slot[usize::from(redirect.slot)] = Some(node);
-            }
+        let answers = answer.iter().flatten();
+        let redirects: Vec<_> = answers.filter_map(|it| redirect(it, node)).collect();
+        let is_redirected = !redirects.is_empty();
+        for redirect in redirects.into_iter().filter(|it| !it.is_ask) {
+            let mut map = self.map.lock();
+            let node = map.node(redirect.address);
+            map.by_slot[usize::from(redirect.slot)] = Some(node);
         }
+        is_redirected
     }
 }
 

@@ -63,6 +63,11 @@ pub(super) fn too_late() -> StoreError {
     StoreError::new("redis did not answer in time")
 }
 
+/// The call can be repeated: the server that holds the key has changed.
+pub(crate) fn moved() -> StoreError {
+    StoreError::new("the slot of the key moves to another server").conflict()
+}
+
 fn by_code(message: &'static str, code: &str) -> StoreError {
     let refused = StoreError::new(message);
     match code {

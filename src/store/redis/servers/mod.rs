@@ -25,7 +25,7 @@ use crate::store::StoreError;
 pub(crate) use self::cluster::{cluster, cluster_at};
 #[cfg(feature = "redis-1")]
 pub(crate) use self::connection::send;
-pub(crate) use self::errors::refused;
+pub(crate) use self::errors::{moved, refused};
 pub(crate) use self::node::exclusive;
 #[cfg(feature = "redis-sentinel")]
 pub(crate) use self::sentinel::{by_sentinel_client, by_sentinels};
@@ -157,8 +157,10 @@ pub(crate) trait Topology: Send + Sync {
         self.any_node().is_some()
     }
 
-    /// Notes which keys moved, according to an answer of this server.
-    fn note(&self, _node: &Node, _answer: &Answers) {}
+    /// Notes which keys moved, according to an answer of this server. Returns true if it redirects a command.
+    fn note(&self, _node: &Node, _answer: &Answers) -> bool {
+        false
+    }
 }
 
 /// The server at this URL, such as `redis://user:password@host:6379/2`, `rediss://host` or `unix:///run/redis.sock`.

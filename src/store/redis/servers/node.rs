@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempts::{Attempts, FIRST_PAUSE};
 use super::connection::Connection;
-use super::errors::is_demotion;
+use super::errors::{is_demotion, moved};
 use super::target::Target;
 use super::{Answers, CommandAnswer, Servers, Topology};
 use crate::store::StoreError;
@@ -179,14 +179,16 @@ impl Exclusive {
 
 #[async_trait]
 impl Topology for Exclusive {
-    /// An atomic pipeline has a single answer, that of `EXEC`. Redirections are not followed: take another connection for
-    /// the same key then.
+    /// An atomic pipeline has a single answer, that of `EXEC`. A redirection is not followed, but a conflict: take another
+    /// connection for the same key then.
     async fn run(&self, _name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let (connection, shared) = (&self.connection, &self.shared);
         let answer = self.node.run_on(connection, shared, commands, deadline);
         let answer = answer.await;
-        self.servers.note(&self.node, &answer);
-        answer
+        match self.servers.note(&self.node, &answer) {
+            true => Err(moved()),
+            false => answer,
+        }
     }
 }
 

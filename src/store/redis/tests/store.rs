@@ -131,12 +131,17 @@ async fn a_transaction_follows_its_key_to_another_server() {
     let [from, to] = [&key, &other].map(|it| &cluster.servers[cluster.primary_of(it)]);
     let slot = to.command::<u16>(&["CLUSTER", "KEYSLOT", &key]).to_string();
     let id: String = to.command(&["CLUSTER", "MYID"]);
+    let take = Operation::Take(Take::one(Mode::Try, 1));
+    let calls = vec![Call::new(&Key::new(key), &policy("1/m"), &take)];
+    let old: String = from.command(&["CLUSTER", "MYID"]);
+    to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &old]);
+    from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id]);
+    let error = store.call(calls.clone()).await.unwrap_err();
+    assert!(error.is_conflict() && !error.is_outcome_unknown());
     for server in [to, from] {
         server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
     }
-    let take = Operation::Take(Take::one(Mode::Try, 1));
-    let call = Call::new(&Key::new(key), &policy("1/m"), &take);
-    let answers = store.call(vec![call]).await.unwrap().answers;
+    let answers = store.call(calls).await.unwrap().answers;
     assert_eq!(answers[0].as_ref().unwrap().grants.len(), 1);
 }
 
