@@ -93,8 +93,8 @@ pub(crate) struct Position {
     /// Requests of the same lane with lower numbers are ahead of it; 0 if it was in no queue. It is the time of the
     /// arrival, in nanoseconds, or a little more.
     pub(super) number: u64,
-    /// The level of its priority, and its share.
-    pub(super) level: u64,
+    pub(super) priority: Priority,
+    /// The number of its share.
     pub(super) flow: u64,
     pub(crate) arrival: Instant,
 }
@@ -113,7 +113,7 @@ impl Position {
     pub(crate) fn new(arrival: Instant, rank: &Rank) -> Self {
         Self {
             number: 0,
-            level: rank.priority.level(),
+            priority: rank.priority,
             flow: rank.flow().id,
             arrival,
         }
@@ -340,7 +340,7 @@ impl Handle {
         if let Some((overtaken, _)) = overtaken {
             overtaken.update(|_| {});
         }
-        Ok(Waiting::new(queue, place, rank.priority, current))
+        Ok(Waiting::new(queue, place, current))
     }
 
     /// The place of a request that had a permit, and waits once more.
@@ -363,11 +363,11 @@ impl Handle {
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
         cost: Costs,
-        Position { level, flow, .. }: Position,
+        Position { priority, flow, .. }: Position,
     ) -> Arc<KeyQueue> {
         let lanes = queues.entry_ref(key).or_default();
         let number = share_number(lanes, flow);
-        let lane = cost.lane(level) | number << LEVEL_BITS.end;
+        let lane = cost.lane(priority.level()) | number << LEVEL_BITS.end;
         if let Some(queue) = lanes.iter().find(|queue| queue.lane == lane) {
             return queue.clone();
         }
@@ -399,7 +399,7 @@ impl Handle {
         place: Position,
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
-        let mine = place.level;
+        let mine = place.priority.level();
         let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
         let lanes = queues.get(key).into_iter().flatten();
         let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == place.flow);

@@ -137,7 +137,6 @@ pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
     /// Its number is 0 once it has left the queue.
     pub(crate) place: Position,
-    priority: Priority,
     /// The telemetry of this policy counts it as waiting, as long as this lives.
     current: Arc<Current>,
     pub(crate) span: Span,
@@ -145,17 +144,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(
-        queue: Arc<KeyQueue>,
-        place: Position,
-        priority: Priority,
-        current: Arc<Current>,
-    ) -> Self {
-        (current.telemetry).waiting(&queue.key, priority, 1.0);
+    pub(super) fn new(queue: Arc<KeyQueue>, place: Position, current: Arc<Current>) -> Self {
+        (current.telemetry).waiting(&queue.key, place.priority, 1.0);
         Self {
             queue,
             place,
-            priority,
             current,
             span: Span::default(),
             timer: None,
@@ -212,7 +205,7 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let (queue, now) = (&self.queue, Instant::now());
-        (self.current.telemetry).waiting(&queue.key, self.priority, -1.0);
+        (self.current.telemetry).waiting(&queue.key, self.place.priority, -1.0);
         if self.place.number == 0 {
             return;
         }
