@@ -102,7 +102,9 @@ impl Dispatcher {
         let weak = Arc::downgrade(&this);
         let nudge = move |nudge: &Nudge| {
             let this = weak.upgrade();
-            this.map(|this| this.nudge(nudge)).is_some()
+            let handles = this.iter().flat_map(|this| this.handles());
+            handles.for_each(|handle| handle.nudge(&nudge.key, nudge.process));
+            this.is_some()
         };
         this.store.subscribe(this.process, Box::new(nudge));
         let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
@@ -119,12 +121,6 @@ impl Dispatcher {
             .iter()
             .filter_map(Weak::upgrade)
             .collect()
-    }
-
-    fn nudge(&self, nudge: &Nudge) {
-        for handle in self.handles() {
-            handle.nudge(&nudge.key, nudge.process);
-        }
     }
 
     /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
