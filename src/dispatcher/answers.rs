@@ -217,7 +217,7 @@ impl Dispatcher {
                 let denied = Denied {
                     cost,
                     rank: sent.queue.rank(),
-                    earliest: expected - answer.uncertainty,
+                    earliest: expected.checked_sub(answer.uncertainty).unwrap_or(now),
                     standing: Standing {
                         last: Some(expected),
                         ..answer.standing
