@@ -58,7 +58,7 @@ async fn main() -> anyhow::Result<()> {
     // In a real client, a signal, a timer or a file watcher triggers the reload.
     let text = std::fs::read_to_string(&file)?;
     std::fs::write(&file, text.replace(r#""2/s""#, r#""3/s""#))?;
-    println!("reloaded: {}", limiter.reload(read(&file)?)?);
+    limiter.reload(read(&file)?)?;
 
     send(&client, address).await?;
     check(&arrivals, "api.example.com/search", 4, 3)?;

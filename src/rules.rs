@@ -72,8 +72,7 @@
 //!
 //! // Whenever the file has changed:
 //! # let changed = text;
-//! let reloaded = limiter.reload(Rules::read(toml::Deserializer::parse(changed)?)?)?;
-//! println!("{reloaded}");
+//! limiter.reload(Rules::read(toml::Deserializer::parse(changed)?)?)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -152,7 +151,7 @@ mod table;
 pub use self::{
     error::RulesError,
     key::KeyPart,
-    report::{Explanation, Miss, Reloaded, Warning},
+    report::{Explanation, Miss, Warning},
     rule::Rule,
     table::{RuleRef, Rules},
 };

@@ -12,7 +12,7 @@ use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
-use crate::rules::{Reloaded, Rules};
+use crate::rules::Rules;
 use crate::store::MemoryStore;
 use crate::telemetry;
 
@@ -69,8 +69,8 @@ impl Limiter {
     /// let limiter = Limiter::builder().rules(Rules::new([others()])?).build()?;
     ///
     /// let search = Rule::named("search").path("/search").quota(Quota::per_minute(30));
-    /// let reloaded = limiter.reload(Rules::new([search, others()])?)?;
-    /// assert_eq!(reloaded.to_string(), "1 added (rules[0] `search`), 1 as before");
+    /// limiter.reload(Rules::new([search, others()])?)?;
+    /// assert!(limiter.rule("search").is_some());
     /// # Ok(())
     /// # }
     /// ```
@@ -78,9 +78,12 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails if this limiter has no rules: [`set_quotas`](Self::set_quotas) changes its quotas.
-    pub fn reload(&self, rules: Rules) -> Result<Reloaded, BuildError> {
+    pub fn reload(&self, rules: Rules) -> Result<(), BuildError> {
         match self.live() {
-            Some(live) => Ok(live.reload(rules)),
+            Some(live) => {
+                live.reload(rules);
+                Ok(())
+            }
             None => {
                 let problem = "this limiter has one policy: see `set_quotas`";
                 Err(BuildError::new("rules", problem))
@@ -243,13 +246,11 @@ impl Live {
         handles.iter().map(|handle| handle.queues()).sum()
     }
 
-    pub(crate) fn reload(&self, rules: Rules) -> Reloaded {
+    fn reload(&self, rules: Rules) {
         let _one_at_a_time = self.reload.lock();
-        let reloaded = Reloaded::of(&self.rules(), &rules);
         let now = Now::new(rules, &self.dispatcher);
         // The handles of removed rules are dropped without the lock.
         let _before = std::mem::replace(&mut *self.now.lock(), now);
-        reloaded
     }
 }
 

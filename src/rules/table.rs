@@ -93,10 +93,6 @@ impl Rules {
         limits.map(|limit| &limit.policy)
     }
 
-    pub(crate) fn place(&self, name: &str) -> Option<usize> {
-        self.names().position(|it| it == Some(name))
-    }
-
     pub(super) fn rule_ref(&self, place: usize) -> RuleRef {
         RuleRef {
             place,
