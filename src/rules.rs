@@ -82,7 +82,7 @@
 //!
 //! # Fields of a rule
 //!
-//! Unknown fields are refused, fields without a value (`null`, `[]`, or in YAML nothing after the colon), and names that are listed twice.
+//! Unknown fields are refused, and fields without a value (`null`, `[]`, or in YAML nothing after the colon).
 //! Instead of a list, you can write a single value.
 //!
 //! | field | meaning | default |

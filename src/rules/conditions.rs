@@ -49,7 +49,7 @@ impl Conditions {
             Templates::default()
         });
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, wanted) in &rule.header.0 {
+        for (name, wanted) in rule.header.0.iter().flatten() {
             match HeaderCondition::new(name, wanted.clone()) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");

@@ -1,7 +1,6 @@
 //! Rules in a file: [`Rules::read`].
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Debug};
+use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Field, Given, List, Map, Parsed, Rule};
+use super::rule::{Field, Given, List, Parsed, Rule};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::{Quota, parse_duration};
@@ -199,37 +198,5 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
             true => without_value(),
             false => Ok(Field(values)),
         }
-    }
-}
-
-impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Unique(PhantomData))
-    }
-}
-
-/// Formats such as JSON allow the same key twice.
-struct Unique<K, V>(PhantomData<(K, V)>);
-
-impl<'de, K: Deserialize<'de> + Ord + Debug, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
-    type Value = Map<K, V>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Map<K, V>, E> {
-        without_value()
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Map<K, V>, M::Error> {
-        let mut table = BTreeMap::new();
-        while let Some(key) = map.next_key::<K>()? {
-            if table.contains_key(&key) {
-                return Err(M::Error::custom(format!("{key:?} is listed twice")));
-            }
-            table.insert(key, map.next_value()?);
-        }
-        Ok(Field(table))
     }
 }

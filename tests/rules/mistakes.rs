@@ -162,11 +162,6 @@ fn what_is_null_or_stands_there_twice_is_refused_within_a_list_and_a_table() {
         (r#""share": { "header": null }"#, "rules[0].share.header"),
         (r#""reserve": { "low": null }"#, "rules[0].reserve"),
         (r#""cost": 1, "cost": 2"#, "rules[0]"),
-        (r#""header": { "x-a": "1", "x-a": "1" }"#, "rules[0].header"),
-        (
-            r#""reserve": { "low": 0.1, "low": 0.2 }"#,
-            "rules[0].reserve",
-        ),
     ] {
         let text = format!(
             r#"{{ "rules": [{{ {fields}, "name": "a", "quota": "1/s" }}, {{ "exempt": true }}] }}"#
