@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
-use super::report::{Admission, InExtensions, Report};
+use super::report::{InExtensions, Report};
 use super::service::{SharedLayer, Throttle};
 use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
@@ -267,14 +267,6 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
         })
     }
 
-    /// Sets how responses report the departure. Default: [`InExtensions`].
-    ///
-    /// A closure takes the [`Departure`](crate::Departure) and the response. With it, a request is in progress until the response,
-    /// not until the end of its body.
-    pub fn report<P>(self, report: P) -> ThrottleLayer<K, Outbound<P, F>> {
-        self.map(|_, feedback| (report, feedback))
-    }
-
     /// Gives a departure back if the service fails because there was no connection, so that nothing was sent. Default: it
     /// counts.
     ///
@@ -311,9 +303,10 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
         self.feedback(())
     }
 
-    /// Adds nothing to responses and reads nothing from them, so that they can be of any type.
+    /// Adds nothing to responses and reads nothing from them, so that they can be of any type. A request is in progress until
+    /// the response, not until the end of its body. A [`feedback`](Self::feedback) that follows reads them.
     pub fn unreported(self) -> ThrottleLayer<K, Outbound<(), ()>> {
-        self.report(()).without_feedback()
+        self.map(|_, _| ((), ()))
     }
 }
 
@@ -363,9 +356,12 @@ where
             return (self.direction.report.report(response, None), None);
         };
         let advice = self.direction.feedback.read(&response);
-        let admission = Admission::new(permit, advice.cost());
+        let charge = feedback::settle(permit, advice.cost());
         let applying = feedback::apply(permit, &advice);
-        let response = self.direction.report.report(response, Some(admission));
+        let response = self
+            .direction
+            .report
+            .report(response, Some((permit, charge)));
         (response, applying)
     }
 

@@ -5,7 +5,7 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::layer::{Outbound, ThrottleLayer};
-use super::report::{Admission, InExtensions, Report as _};
+use super::report::{InExtensions, Report as _};
 use crate::acquire::{Error, unless_lost};
 use crate::cost::RequestOptions;
 use crate::feedback::{self, Advice, Feedback, Headers};
@@ -142,12 +142,12 @@ where
             true => self.direction.feedback.read(&response),
             false => Advice::none(),
         };
-        let admission = Admission::new(&mut permit, advice.cost());
+        let charge = feedback::settle(&permit, advice.cost());
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
         if let Some(applying) = feedback::apply(&permit, &advice) {
             let _ = applying.await;
         }
-        Ok(InExtensions.report(response, Some(admission)))
+        Ok(InExtensions.report(response, Some((&mut permit, charge))))
     }
 }
 

@@ -16,7 +16,7 @@ pub use self::{
     body::HeldBody,
     future::ResponseFuture,
     layer::{Outbound, ThrottleLayer},
-    report::{Admission, InExtensions, Report},
+    report::InExtensions,
     service::{Shared, SharedLayer, Throttle},
 };
 

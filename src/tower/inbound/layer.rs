@@ -18,15 +18,16 @@ use crate::algorithm::Costs;
 use crate::charge::Charge;
 use crate::cost::{Cost, RequestOptions};
 use crate::dispatcher::Place;
-use crate::feedback::Applying;
+use crate::feedback::{self, Applying};
 use crate::key::{KeyExtractor, NoKeyCause};
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
+use crate::tower::ThrottleLayer;
 use crate::tower::body::HeldBody;
 use crate::tower::future::{Departed, Direction};
+use crate::tower::report::put_into;
 use crate::tower::waiting::Waiting;
-use crate::tower::{Admission, ThrottleLayer};
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -320,13 +321,13 @@ impl<F> Inbound<F> {
         }
         // A layer outside may charge in the same units.
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
-        let mut admission = Admission::new(&mut permit, actual);
+        let mut charge = feedback::settle(&permit, actual);
         if !counts {
-            admission.charge = None;
+            charge = None;
             // Its body may still be in progress.
             Charge::of(&permit).refund();
         }
-        admission.put_into(&mut head.extensions)
+        put_into(&mut head.extensions, (&mut permit, charge))
     }
 
     /// Adds to the response why its request was refused, or would have been.
