@@ -132,6 +132,24 @@ async fn work_whose_place_is_lost_is_dropped_unless_its_layer_only_observes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_left_is_not_reported_in_units_that_the_request_did_not_spend() {
+    let limiter = Limiter::builder().name("api").quota(Quota::per_second(10));
+    let limiter = limiter.build().unwrap();
+    let changed = limiter.clone();
+    let service = inbound(&limiter).layer(service_fn(move |_: Request<()>| {
+        let tokens = Quota::per_minute(99).unit("tokens").default_cost(1);
+        changed.set_quota(tokens).unwrap();
+        async { Ok::<_, Infallible>(Response::new(Body::empty())) }
+    }));
+    let limits = async || {
+        let answer = service.clone().oneshot(Request::new(())).await.unwrap();
+        answer.headers().get("ratelimit").cloned()
+    };
+    assert_eq!(limits().await, None);
+    assert_eq!(limits().await.unwrap(), r#""api";r=98;t=61"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_is_answered_by_what_may_have_filled_it() {
     let (places, rate) = (Quota::concurrent(1), Quota::per_hour(9));
     assert_eq!(statuses(&[places]).await, [200, 503, 503, 503]);

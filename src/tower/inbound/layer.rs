@@ -312,12 +312,14 @@ impl<F> Inbound<F> {
         let counts = charge_when.is_none_or(|charge_when| charge_when(head));
         if permit.is_counted() {
             let policy = &permit.handle.policy();
-            let headroom = Headroom {
-                remaining: permit.granted.remaining.left,
+            let remaining = permit.granted.remaining;
+            // The quotas may count other units than when the request departed.
+            let headroom = (remaining.units == policy.units()).then(|| Headroom {
+                remaining: remaining.left,
                 // The remaining units and the reset of joint quotas may come from different quotas.
                 more: (policy.quotas().len() == 1).then(|| permit.reset()),
-            };
-            self.write(&mut head.headers, policy, Some(headroom));
+            });
+            self.write(&mut head.headers, policy, headroom);
         }
         // A layer outside may charge in the same units.
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
