@@ -48,7 +48,7 @@ local function nudge(<<free&>>)
       is_later = is_later or not is_free and opening == beyond and places.look(previous@place, each@place, now) --places
       if opening < overdue then opening = overdue end
       local deadline = it[5]
-      if not is_later and deadline > opening + late then
+      if not is_later and (is_free or is_other) and deadline > opening + late then
         local soon = (opening > now and opening or now) + 120000 + 2 * round_trip
         if special >= 256 and soon < deadline then deadline = soon end
         offered[#offered + 1], is_next[it[4]] = it[4], deadline

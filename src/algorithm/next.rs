@@ -17,8 +17,8 @@ const UNAWARE: u64 = 250_000;
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
 
-/// A call checks whether the first so many processes watch the one right ahead. The announcements of a process that follow each
-/// other, of its priorities, shares and sets of units, count as one.
+/// A call checks whether the first so many processes watch the one right ahead. Of the announcements of a process that follow
+/// each other, those of its priorities, shares and sets of units, it looks at the first.
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
@@ -145,7 +145,7 @@ impl State {
                 false => self.full(terms, opens, before, cost).is_some(),
             };
             let (due, mut deadline) = (opens.max(overdue), it.deadline);
-            if !is_later && deadline > due + late {
+            if !is_later && (is_free || is_other) && deadline > due + late {
                 let soon = due.max(terms.now) + SOON + 2 * take.round_trip;
                 if take.holding.is_notified {
                     deadline = deadline.min(soon);

@@ -197,17 +197,20 @@ impl<'a> Others<'a> {
         ahead
     }
 
-    /// The times to look whether processes ahead have crashed, and their numbers without the lane: of the one right ahead,
-    /// and of those that are overdue.
+    /// The times to look whether processes ahead have crashed, and their numbers without the lane: of the one right ahead, in
+    /// all its lanes, and of those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
         let ahead = self.live.iter().filter_map(move |other| {
             let oldest = self.oldest_before(other, arrival)?;
             Some((oldest, other))
         });
-        let nearest = ahead.clone().map(|(oldest, _)| oldest).max();
-        let watched = ahead
-            .filter(move |(oldest, other)| Some(*oldest) == nearest || other.deadline < self.now);
-        watched.map(move |(_, other)| (other.watch_at(self.now), other.process >> LANE_BITS))
+        let ahead = ahead.map(|(oldest, other)| (oldest, other.process >> LANE_BITS, other));
+        let nearest = ahead.clone().map(|(oldest, process, _)| (oldest, process));
+        let (nearest, last) = nearest.max().unwrap_or_default();
+        let watched = ahead.filter(move |(oldest, process, other)| {
+            *oldest == nearest || *process == last || other.deadline < self.now
+        });
+        watched.map(move |(_, process, other)| (other.watch_at(self.now), process))
     }
 
     /// Returns true if requests that join later overtake some of other processes that wait.

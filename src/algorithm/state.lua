@@ -584,9 +584,16 @@ if operation < 3 then
         to = j
       end
     end
-    if live > 0 and deadlines.are_past then from, to = 1, live end
+    if live > 0 and (deadlines.are_past or deadlines.have_lanes) then from, to = 1, live end
+    -- At 0, the process right ahead, in all its lanes.
+    for j = 1, live > 0 and deadlines.have_lanes and live or 0 do
+      if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > (processes[0] or 0) then
+        processes[0] = processes[j] - processes[j] % 2048
+      end
+    end
     for j = from, to do
-      if processes.is_ahead(j, first) and (oldest[j] == nearest or deadlines[j] < now) then
+      if processes.is_ahead(j, first)
+        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == processes[0]) then
         local watch = deadlines[j] + 60000
         if now >= watch then
           watch = now + 50000
