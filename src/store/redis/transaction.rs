@@ -43,9 +43,10 @@ impl RedisStore {
         let _turn = timeout_at(deadline, turn)
             .await
             .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
-        let conflict = || {
-            StoreError::new("other processes changed the same key too often: allow scripts, or raise the timeout").conflict()
-        };
+        let mut conflict = StoreError::new(
+            "other processes changed the same key too often: allow scripts, or raise the timeout",
+        )
+        .conflict();
         let mut script = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
@@ -56,7 +57,7 @@ impl RedisStore {
                 sleep(pause).await;
             }
             match self.attempt(named, script.take(), deadline).await {
-                Ok(Break(result)) => return result,
+                Ok(Break(done)) => return Ok(done),
                 Ok(Continue(stored_like)) if self.scripting => {
                     // The value may be one that a script can change, or differ in the shape of a log only.
                     let mut again = named.clone();
@@ -66,31 +67,35 @@ impl RedisStore {
                     script = Some(again);
                 }
                 Ok(Continue(_)) => {}
+                // The slot of the key moves.
+                Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
+                    conflict = error;
+                }
                 // The server has answered before, so it is not out: there was not enough time.
                 Err(error) if attempt > 0 && error.is_outage() && Instant::now() >= deadline => {
                     return Err(match error.is_outcome_unknown() {
-                        true => conflict().outcome_unknown(),
-                        false => conflict(),
+                        true => conflict.outcome_unknown(),
+                        false => conflict,
                     });
                 }
                 Err(error) => return Err(error),
             }
         }
-        Err(conflict())
+        Err(conflict)
     }
 
-    /// Tries once, by a script first if there is one. Breaks with the result, or continues if it has to be tried again, with
+    /// Tries once, by a script first if there is one. Breaks with the answer, or continues if it has to be tried again, with
     /// the policy as it is stored, if only the shape differs.
     async fn attempt(
         &self,
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<ControlFlow<Result<Done, StoreError>, Option<Policy>>, StoreError> {
+    ) -> Result<ControlFlow<Done, Option<Policy>>, StoreError> {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
             if let Some(result) = results.into_iter().flatten().next() {
-                return Ok(Break(result));
+                return result.map(Break);
             }
         }
         let NamedCall { name, call } = named;
@@ -119,8 +124,6 @@ impl RedisStore {
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
-            // The slot of the key has moved.
-            Err(error) if error.is_conflict() => return Ok(Continue(None)),
             read => read?,
         };
         let Reading { now, mut origin } = at;
@@ -160,18 +163,20 @@ impl RedisStore {
             pipe.cmd("UNWATCH");
         }
         let answers = servers.run(name, &pipe, deadline).await?;
+        let mut has_changed = false;
+        if let Some(answer) = answers.into_iter().next() {
+            origin.received = answer.origin.received;
+            has_changed = answer.into_value()? == Value::Nil;
+        }
         if let Some(connection) = exclusive {
             connection.release();
         }
-        if let Some(answer) = answers.into_iter().next() {
-            origin.received = answer.origin.received;
-            if answer.into_value()? == Value::Nil {
-                let found = value.filter(|_| self.scripting);
-                let found = found.and_then(|value| State::decode(&value).ok());
-                let like = |state: State| call.policy.stored_like(&state.counters);
-                return Ok(Continue(found.and_then(like)));
-            }
+        if has_changed {
+            let found = value.filter(|_| self.scripting);
+            let found = found.and_then(|value| State::decode(&value).ok());
+            let like = |state: State| call.policy.stored_like(&state.counters);
+            return Ok(Continue(found.and_then(like)));
         }
-        Ok(Break(Ok((answer, Reading { now, origin }))))
+        Ok(Break((answer, Reading { now, origin })))
     }
 }

@@ -73,7 +73,7 @@ impl Connection {
 }
 
 /// Sends a pipeline, and leaves errors of single commands in their places. An atomic pipeline has one answer, that
-/// of its `EXEC`.
+/// of its `EXEC`, or the first error of its commands.
 pub(crate) async fn send(
     redis: &mut impl ConnectionLike,
     server: u64,
@@ -100,7 +100,16 @@ pub(crate) async fn send(
         sent,
         received,
     };
-    let values = values.map_err(of_call)?.into_iter();
+    let values = match values {
+        Err(error) if commands.is_transaction() => {
+            let refused = error.clone().into_server_errors();
+            let first = refused.and_then(|all| all.first().cloned());
+            let (_, refused) = first.ok_or_else(|| of_call(error))?;
+            vec![Value::ServerError(refused)]
+        }
+        values => values.map_err(of_call)?,
+    };
+    let values = values.into_iter();
     Ok(values
         .map(|value| CommandAnswer { value, origin })
         .collect())

@@ -45,8 +45,10 @@ async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() 
 struct Failing {
     servers: Servers,
     pipelines: AtomicUsize,
-    fault: fn(usize, Instant) -> Option<Answers>,
+    fault: Fault,
 }
+
+type Fault = Box<dyn Fn(usize, Instant) -> Option<Answers> + Send + Sync>;
 
 #[async_trait]
 impl Topology for Failing {
@@ -59,11 +61,14 @@ impl Topology for Failing {
     }
 }
 
-fn failing(server: &RedisServer, fault: fn(usize, Instant) -> Option<Answers>) -> RedisStore {
+fn failing(
+    server: &RedisServer,
+    fault: impl Fn(usize, Instant) -> Option<Answers> + Send + Sync + 'static,
+) -> RedisStore {
     RedisStore::on(Arc::new(Failing {
         servers: servers::at(&server.url()).unwrap(),
         pipelines: AtomicUsize::new(0),
-        fault,
+        fault: Box::new(fault),
     }))
 }
 
@@ -96,29 +101,30 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
         .await
         .unwrap();
     // A script finds the value of another algorithm, which is then read and written. Another process changes it at first.
-    let store = failing(&server, |nth, deadline| match nth {
-        2 => {
-            let now = Instant::now();
-            let origin = AnswerOrigin {
-                server: 0,
-                sent: now,
-                received: now,
-            };
-            let value = Value::Nil;
-            Some(Ok(vec![CommandAnswer { value, origin }]))
-        }
-        5 => {
-            std::thread::sleep(deadline - Instant::now());
-            Some(Err(StoreError::new("late").outcome_unknown()))
-        }
-        _ => None,
-    });
-    let store = store.timeout(Duration::from_millis(500));
-    let error = store.call(vec![call("9/m")]).await.unwrap_err();
-    assert!(
-        error.is_conflict() && error.is_outcome_unknown(),
-        "{error:?}"
-    );
+    // The script is tried again, and then the value is read and written.
+    for late in [3, 5] {
+        let store = failing(&server, move |nth, deadline| match nth {
+            2 => {
+                let now = Instant::now();
+                let origin = AnswerOrigin {
+                    server: 0,
+                    sent: now,
+                    received: now,
+                };
+                let value = Value::Nil;
+                Some(Ok(vec![CommandAnswer { value, origin }]))
+            }
+            _ if nth == late => {
+                std::thread::sleep(deadline - Instant::now());
+                Some(Err(StoreError::new("late").outcome_unknown()))
+            }
+            _ => None,
+        });
+        let store = store.timeout(Duration::from_millis(500));
+        let error = store.call(vec![call("9/m")]).await.unwrap_err();
+        let is_conflict = error.is_conflict() && error.is_outcome_unknown();
+        assert!(is_conflict, "{late}: {error:?}");
+    }
 }
 
 #[cfg(feature = "redis-cluster")]
@@ -132,11 +138,20 @@ async fn a_transaction_follows_its_key_to_another_server() {
     let slot = to.command::<u16>(&["CLUSTER", "KEYSLOT", &key]).to_string();
     let id: String = to.command(&["CLUSTER", "MYID"]);
     let take = Operation::Take(Take::one(Mode::Try, 1));
-    let calls = vec![Call::new(&Key::new(key), &policy("1/m"), &take)];
+    let calls = vec![Call::new(&Key::new(&key), &policy("1/m"), &take)];
     let old: String = from.command(&["CLUSTER", "MYID"]);
     to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &old]);
     from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id]);
     let error = store.call(calls.clone()).await.unwrap_err();
+    assert!(error.is_conflict() && !error.is_outcome_unknown());
+    assert!(error.to_string().contains("moves to another server"));
+    // The slot may also move after a value was read.
+    let deadline = Instant::now() + Duration::from_secs(9);
+    let exclusive = servers::exclusive(&store.servers, &key, deadline);
+    let exclusive = exclusive.await.unwrap();
+    let mut write = redis::pipe();
+    write.atomic().set(&key, 1);
+    let error = exclusive.run(&key, &write, deadline).await.unwrap_err();
     assert!(error.is_conflict() && !error.is_outcome_unknown());
     for server in [to, from] {
         server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
