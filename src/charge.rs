@@ -76,7 +76,10 @@ impl Permit {
 
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
-        let turn = permit.granted.turn;
+        let mut turn = permit.granted.turn;
+        if !permit.is_counted() {
+            turn.recorded = 0;
+        }
         Self(Arc::new(Inner {
             handle: permit.handle.clone(),
             key: permit.key.clone(),

@@ -19,6 +19,7 @@ use crate::snapshot::{Snapshot, until};
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) handle: Arc<Handle>,
+    pub(crate) is_counted: bool,
     pub(crate) key: Key,
     pub(crate) granted: Granted,
 }
@@ -78,8 +79,7 @@ impl Permit {
     /// [`Outage::Allow`](crate::Outage::Allow) lets it depart
     /// while the store is out.
     pub fn is_counted(&self) -> bool {
-        let policy = &self.handle.load().policy;
-        policy.counts(self.granted.turn.is_counted())
+        self.is_counted
     }
 
     /// The key.

@@ -445,8 +445,10 @@ impl Acquire {
     #[inline(always)]
     fn permit(&mut self, granted: Granted) -> Permit {
         let handle = self.handle.take().expect("polled after it was ready");
+        let is_counted = handle.load().policy.counts(granted.turn.is_counted());
         Permit {
             handle,
+            is_counted,
             key: self.key.take(),
             granted,
         }
