@@ -17,8 +17,8 @@ const UNAWARE: u64 = 250_000;
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
 
-/// A call checks whether the first so many processes watch the one right ahead. Of the announcements of a process that follow
-/// each other, those of its priorities, shares and sets of units, it looks at the first.
+/// A call checks whether the first so many processes watch the one right ahead. A process has an announcement for each priority,
+/// share and set of units; the call looks at the first of those that follow each other.
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
@@ -70,12 +70,12 @@ impl State {
 
     /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. While several shares wait, or with reserves, the order is not known: all.
+    /// call in time. If not arrival alone decides the order, it is not known: all.
     ///
     /// Otherwise, the call looks at the first processes ahead of its own requests: it nudges the first one if its request can
     /// depart much earlier than its process calls, and each other that calls much later than the one ahead is overdue. A
-    /// process has to watch the one right ahead, and may not know that the requests in between have left. While several
-    /// shares wait, or with reserves, a call does so only if it leaves no requests waiting.
+    /// process has to watch the one right ahead, and may not know that the requests in between have left. If not
+    /// arrival alone decides the order, a call does so only if it leaves no requests waiting.
     ///
     /// If nudges arrive, the processes count as overdue soon.
     pub(super) fn next(

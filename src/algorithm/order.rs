@@ -118,7 +118,7 @@ impl<'a> Others<'a> {
         self.live.is_empty()
     }
 
-    /// Returns true if capacity is divided among several shares, or by reserves.
+    /// Returns true if not arrival alone decides the order of the requests that wait.
     pub(super) fn are_fair(&self) -> bool {
         self.fair.as_ref().is_some_and(|it| !it.rivals.is_empty())
     }

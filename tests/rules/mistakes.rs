@@ -151,7 +151,7 @@ fn what_is_no_field_or_of_another_type_is_named_by_path_line_and_column() {
 }
 
 #[test]
-fn what_is_null_or_stands_there_twice_is_refused_within_a_list_and_a_table() {
+fn null_within_a_list_or_a_table_and_fields_that_are_listed_twice_are_refused() {
     // Fields of a rule, and the place of the mistake.
     for (fields, place) in [
         (r#""host": ["a.example", null]"#, "rules[0].host[1]"),
@@ -172,6 +172,8 @@ fn what_is_null_or_stands_there_twice_is_refused_within_a_list_and_a_table() {
     }
     let twice = r#"{ "rules": [{ "exempt": true }], "rules": [{ "exempt": true }] }"#;
     assert!(json(twice).is_err() && yaml(twice).is_err());
+    // An empty table has no condition.
+    json(r#"{ "rules": [{ "name": "a", "quota": "1/s", "header": {} }] }"#).expect("rules");
 }
 
 #[test]
