@@ -163,12 +163,7 @@ impl Stage {
         }
     }
 
-    /// Starts a process in place of one that was killed.
-    pub(crate) fn respawn(&mut self, place: usize) {
-        self.processes[place] = Some(self.spawn(place));
-    }
-
-    fn spawn(&mut self, place: usize) -> Process {
+    pub(crate) fn spawn(&mut self, place: usize) -> Process {
         let number = self.numbers;
         self.numbers += 1;
         let part = Part {

@@ -58,7 +58,7 @@ const PROCESS_KILLED: Fault = Fault::new("one of three killed", |stage| {
     // As a power failure would.
     drop(process.child);
 })
-.heal(|it| it.respawn(0));
+.heal(|it| it.processes[0] = Some(it.spawn(0)));
 
 const PROCESS_STOPPED: Fault =
     Fault::new("one of three stopped", |it| freeze(first(it))).heal(|it| thaw(first(it)));

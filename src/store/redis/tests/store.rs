@@ -41,34 +41,41 @@ async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() 
     }
 }
 
-/// Servers that fail: the function returns the answers to the nth pipeline, or `None` if the servers answer it.
+/// Servers that fail: the function returns the answer to the nth pipeline, or `None` if the servers answer it.
 struct Failing {
     servers: Servers,
     pipelines: AtomicUsize,
     fault: Fault,
 }
 
-type Fault = Box<dyn Fn(usize, Instant) -> Option<Answers> + Send + Sync>;
+type Fault = Box<dyn Fn(usize, Instant) -> Option<Result<Value, StoreError>> + Send + Sync>;
 
 #[async_trait]
 impl Topology for Failing {
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let nth = self.pipelines.fetch_add(1, Ordering::Relaxed);
-        match (self.fault)(nth, deadline) {
-            Some(answers) => answers,
-            None => self.servers.run(name, commands, deadline).await,
-        }
+        let Some(value) = (self.fault)(nth, deadline) else {
+            return self.servers.run(name, commands, deadline).await;
+        };
+        let value = value?;
+        let origin = answered(0, Instant::now(), Instant::now());
+        Ok(vec![CommandAnswer { value, origin }])
     }
 }
 
-fn failing(
-    server: &RedisServer,
-    fault: impl Fn(usize, Instant) -> Option<Answers> + Send + Sync + 'static,
-) -> RedisStore {
+fn answered(server: u64, sent: Instant, received: Instant) -> AnswerOrigin {
+    AnswerOrigin {
+        server,
+        sent,
+        received,
+    }
+}
+
+fn failing(server: &RedisServer, fault: Fault) -> RedisStore {
     RedisStore::on(Arc::new(Failing {
         servers: servers::at(&server.url()).unwrap(),
         pipelines: AtomicUsize::new(0),
-        fault: Box::new(fault),
+        fault,
     }))
 }
 
@@ -78,9 +85,8 @@ async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_
     let server = RedisServer::start();
     let take = Operation::Take(Take::one(Mode::Try, 1));
     let call = |quota| Call::new(&Key::new(quota), &policy(quota), &take);
-    let store = failing(&server, |nth, _| {
-        (nth == 2).then(|| Err(StoreError::new("redis cannot be reached")))
-    });
+    let out = |nth, _| (nth == 2).then(|| Err(StoreError::new("redis cannot be reached")));
+    let store = failing(&server, Box::new(out));
     store.call(vec![call("1/m")]).await.unwrap();
     // The server has to be sent this script again, and gets the other one for the first time.
     server.command::<()>(&["SCRIPT", "FLUSH"]);
@@ -96,34 +102,22 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
     let server = RedisServer::start();
     let take = Operation::Take(Take::one(Mode::Try, 1));
     let call = |quota| Call::new(&Key::new("a"), &policy(quota), &take);
-    store(&server)
-        .call(vec![call("9/m gcra burst=2")])
-        .await
-        .unwrap();
+    let other = store(&server).call(vec![call("9/m gcra burst=2")]);
+    other.await.unwrap();
     // A script finds the value of another algorithm, which is then read and written. Another process changes it at first.
     // The script is tried again, and then the value is read and written.
     for late in [3, 5] {
-        let store = failing(&server, move |nth, deadline| match nth {
-            2 => {
-                let now = Instant::now();
-                let origin = AnswerOrigin {
-                    server: 0,
-                    sent: now,
-                    received: now,
-                };
-                let value = Value::Nil;
-                Some(Ok(vec![CommandAnswer { value, origin }]))
-            }
+        let fault = move |nth, deadline| match nth {
+            2 => Some(Ok(Value::Nil)),
             _ if nth == late => {
                 std::thread::sleep(deadline - Instant::now());
                 Some(Err(StoreError::new("late").outcome_unknown()))
             }
             _ => None,
-        });
-        let store = store.timeout(Duration::from_millis(500));
+        };
+        let store = failing(&server, Box::new(fault)).timeout(Duration::from_millis(500));
         let error = store.call(vec![call("9/m")]).await.unwrap_err();
-        let is_conflict = error.is_conflict() && error.is_outcome_unknown();
-        assert!(is_conflict, "{late}: {error:?}");
+        assert!(error.is_conflict() && error.is_outcome_unknown(), "{late}");
     }
 }
 
@@ -166,11 +160,7 @@ fn answers_of_two_servers_teach_no_clock() {
     let after = |millis| start + Duration::from_millis(millis);
     let reading = |server, now, sent, received| Reading {
         now,
-        origin: AnswerOrigin {
-            server,
-            sent: after(sent),
-            received: after(received),
-        },
+        origin: answered(server, after(sent), after(received)),
     };
     let first = reading(1, 5_000_000, 1_000, 1_002);
     // The clock of the second server agrees, or is 400 ms ahead or behind.
