@@ -31,7 +31,7 @@ pub(super) fn check(rules: Vec<Rule>) -> Result<Vec<Entry>, RulesError> {
         let is_for_all = rule.host.0.is_empty()
             && rule.method.0.is_empty()
             && rule.path.0.is_empty()
-            && rule.header.0.iter().flatten().next().is_none();
+            && rule.header.0.is_empty();
         if place + 1 == count && !is_for_all {
             let problem = "the last rule has to match every request, so it has no `host`, `method`, `path` or \
                 `header`: add one with `exempt = true` alone to let all others pass";
@@ -77,7 +77,7 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         spans.first().copied()
     };
     let mut reserves = [0.0; 5];
-    for (&priority, &part) in rule.reserve.0.iter().flatten() {
+    for (&priority, &part) in &rule.reserve.0 {
         reserves[priority as usize] = part;
     }
     let parts = PolicyParts {

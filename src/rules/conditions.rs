@@ -49,7 +49,7 @@ impl Conditions {
             Templates::default()
         });
         let mut headers = Vec::<HeaderCondition>::new();
-        for (name, wanted) in rule.header.0.iter().flatten() {
+        for (name, wanted) in &rule.header.0 {
             match HeaderCondition::new(name, wanted.clone()) {
                 Ok(header) if headers.iter().any(|it| it.name == header.name) => {
                     mistakes.add(format!("header.{name}"), "it is listed twice");

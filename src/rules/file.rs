@@ -1,5 +1,6 @@
 //! Rules in a file: [`Rules::read`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde::de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visit
 use serde::{Deserialize, Deserializer};
 
 use super::error::RulesError;
-use super::rule::{Field, Given, List, Parsed, Rule};
+use super::rule::{Field, Given, List, Map, Parsed, Rule};
 use super::table::Rules;
 use crate::error::BuildError;
 use crate::quota::{Quota, parse_duration};
@@ -154,6 +155,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
             Some(value) => Ok(Self(Some(value))),
             None => without_value(),
         }
+    }
+}
+
+impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Given::<BTreeMap<K, V>>::deserialize(deserializer)?;
+        Ok(Self(given.0.unwrap_or_default()))
     }
 }
 

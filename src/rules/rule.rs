@@ -42,7 +42,7 @@ pub struct Rule {
     pub(super) host: List<String>,
     pub(super) method: List<String>,
     pub(super) path: List<String>,
-    pub(super) header: Given<BTreeMap<String, Wanted>>,
+    pub(super) header: Map<String, Wanted>,
     pub(super) quota: List<Parsed<Quota>>,
     pub(super) key: List<KeyPart>,
     pub(super) trusted_proxies: List<String>,
@@ -50,7 +50,7 @@ pub struct Rule {
     pub(super) priority: Given<Priority>,
     pub(super) share: Given<KeyPart>,
     pub(super) weight: Given<u32>,
-    pub(super) reserve: Given<BTreeMap<Priority, f64>>,
+    pub(super) reserve: Map<Priority, f64>,
     pub(super) max_wait: Given<Parsed<Duration>>,
     pub(super) max_waiting: Given<usize>,
     pub(super) buffer: Given<Parsed<Duration>>,
@@ -69,6 +69,8 @@ pub(super) type Given<T> = Field<Option<T>>;
 
 /// In a file, one value or a list of values.
 pub(super) type List<T> = Field<Vec<T>>;
+
+pub(super) type Map<K, V> = Field<BTreeMap<K, V>>;
 
 /// A value, or the problem with its text.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,18 +139,16 @@ impl Rule {
 
     /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
     /// a header several times, one of them suffices. A condition on the same header replaces an earlier one.
-    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.want(name, Wanted::Value(value.into()))
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let wanted = Wanted::Value(value.into());
+        self.header.0.insert(name.into(), wanted);
+        self
     }
 
     /// Adds a header that must be present, or one that must be absent.
-    pub fn has_header(self, name: impl Into<String>, is_present: bool) -> Self {
-        self.want(name, Wanted::Present(is_present))
-    }
-
-    fn want(mut self, name: impl Into<String>, wanted: Wanted) -> Self {
-        let headers = self.header.0.get_or_insert_default();
-        headers.insert(name.into(), wanted);
+    pub fn has_header(mut self, name: impl Into<String>, is_present: bool) -> Self {
+        let wanted = Wanted::Present(is_present);
+        self.header.0.insert(name.into(), wanted);
         self
     }
 
@@ -200,8 +200,7 @@ impl Rule {
     /// Guarantees requests of a priority a part of the capacity; see
     /// [`LimiterBuilder::reserve`](crate::LimiterBuilder::reserve).
     pub fn reserve(mut self, priority: Priority, part: f64) -> Self {
-        let reserves = self.reserve.0.get_or_insert_default();
-        reserves.insert(priority, part);
+        self.reserve.0.insert(priority, part);
         self
     }
 
