@@ -553,12 +553,17 @@ impl Queue {
         now: Instant,
     ) -> Option<(Costs, Instant)> {
         let sent = self.end_call(number)?;
-        let granted: u32 = answer.turns.iter().map(|(_, requests)| *requests).sum();
+        let requests = answer
+            .turns
+            .iter()
+            .map(|(_, requests)| u64::from(*requests));
+        let requests = requests.sum();
+        let granted = sent.demand.units_of(requests);
         if !sent.is_fallback {
             self.unsent.lost = 0;
-            let granted = sent.demand.units_of(granted.into()).as_costs();
-            let granted = self.counters.place().map_or(0, |unit| granted.0[unit]);
-            self.places.known = sent.places.saturating_add(granted);
+            let places = self.counters.place();
+            let places = places.map_or(0, |unit| granted.as_costs().0[unit]);
+            self.places.known = sent.places.saturating_add(places);
             // It may have ended before this answer.
             self.lose_lease(now);
             self.places.lease = answer.lease;
@@ -574,14 +579,13 @@ impl Queue {
                 // A refused request is the first that could depart.
                 self.latest.last = answer.expected.first().copied();
                 // If all that the demand describes are granted, the others were not asked for yet.
-                if u64::from(granted) < sent.demand.requests() || self.is_paused(now) {
+                if requests < sent.demand.requests() || self.is_paused(now) {
                     self.fail_tries(sent.last_place, &Refusal::Limited(self.latest));
                 }
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
-                let used = sent.demand.units_of(granted.into()) - unused;
-                self.refuse_bounded(&sent, answer, used);
+                self.refuse_bounded(&sent, answer, granted - unused);
                 if is_first {
                     // Their bounds hold from now on.
                     let bounded = self.waiting.values_mut().filter(|it| it.bound.is_some());
@@ -594,7 +598,6 @@ impl Queue {
             }
         }
         self.schedule(answer, now, sent.is_fallback);
-        let granted = sent.demand.units_of(granted.into());
         let (point, cost) = sent.demand.points_from(granted).next()?;
         let expected = *answer.expected.first()?;
         (point.units == granted + cost).then(|| (cost.as_costs(), expected))
