@@ -202,9 +202,8 @@ impl<'a> Others<'a> {
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
         let ahead = self.live.iter().filter_map(move |other| {
             let oldest = self.oldest_before(other, arrival)?;
-            Some((oldest, other))
+            Some((oldest, other.process >> LANE_BITS, other))
         });
-        let ahead = ahead.map(|(oldest, other)| (oldest, other.process >> LANE_BITS, other));
         let nearest = ahead.clone().map(|(oldest, process, _)| (oldest, process));
         let (nearest, last) = nearest.max().unwrap_or_default();
         let watched = ahead.filter(move |(oldest, process, other)| {

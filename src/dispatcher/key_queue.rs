@@ -42,8 +42,9 @@ impl KeyQueue {
         flow: u64,
         queue: Queue,
     ) -> Arc<Self> {
-        let without_share = Some(Flow::default()).filter(|it| it.id == flow);
-        let weight = without_share.map_or(0, |it| it.weight);
+        let without_share = Flow::default();
+        let is_shared = flow != without_share.id;
+        let weight = if is_shared { 0 } else { without_share.weight };
         Arc::new(Self {
             handle: handle.clone(),
             key: key.clone(),

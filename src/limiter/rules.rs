@@ -79,16 +79,12 @@ impl Limiter {
     ///
     /// Fails if this limiter has no rules: [`set_quotas`](Self::set_quotas) changes its quotas.
     pub fn reload(&self, rules: Rules) -> Result<(), BuildError> {
-        match self.live() {
-            Some(live) => {
-                live.reload(rules);
-                Ok(())
-            }
-            None => {
-                let problem = "this limiter has one policy: see `set_quotas`";
-                Err(BuildError::new("rules", problem))
-            }
-        }
+        let Some(live) = self.live() else {
+            let problem = "this limiter has one policy: see `set_quotas`";
+            return Err(BuildError::new("rules", problem));
+        };
+        live.reload(rules);
+        Ok(())
     }
 
     /// An extractor that takes the policy, the key, the cost, the priority and the share from the rules of this limiter; the

@@ -102,17 +102,15 @@ pub(crate) async fn send(
     };
     let values = match values {
         Err(error) if commands.is_transaction() => {
-            let refused = error.clone().into_server_errors();
-            let first = refused.and_then(|all| all.first().cloned());
-            let (_, refused) = first.ok_or_else(|| of_call(error))?;
-            vec![Value::ServerError(refused)]
+            match error.clone().into_server_errors().as_deref() {
+                Some([(_, refused), ..]) => vec![Value::ServerError(refused.clone())],
+                _ => return Err(of_call(error)),
+            }
         }
         values => values.map_err(of_call)?,
     };
-    let values = values.into_iter();
-    Ok(values
-        .map(|value| CommandAnswer { value, origin })
-        .collect())
+    let answer = |value| CommandAnswer { value, origin };
+    Ok(values.into_iter().map(answer).collect())
 }
 
 /// A number of the server process, from its `run_id`. A restart changes it.
