@@ -126,10 +126,9 @@ impl RedisStore {
         Ok(results)
     }
 
-    /// The calls, as far as they may share script calls.
+    /// The calls, of which there is at least one, as far as they may share script calls.
     fn groups(&self, calls: &[NamedCall]) -> Vec<Group> {
-        let name = calls.first().map_or("", |named| &named.name);
-        let shard = self.servers.shard(name);
+        let shard = self.servers.shard(&calls[0].name);
         // In a cluster, no shard is 0, and the keys of a script have to be in one slot.
         let most = if shard == 0 { MOST_KEYS } else { 1 };
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));

@@ -219,13 +219,11 @@ impl Topology for Cluster {
     async fn run(&self, name: &str, commands: &Pipeline, deadline: Instant) -> Answers {
         let node = self.holder(slot_of(name), deadline).await?;
         let answer = node.run(name, commands, deadline).await;
-        self.note(&node, &answer);
-        let answers = answer?;
-        if answers.iter().all(|it| redirect(it, &node).is_none()) {
-            return Ok(answers);
+        if !self.note(&node, &answer) {
+            return answer;
         }
         // If one outcome is unknown, the caller gets none of the answers, as if all of them were lost.
-        let pairs = answers.into_iter().zip(commands.cmd_iter());
+        let pairs = answer?.into_iter().zip(commands.cmd_iter());
         let follow = |(answer, command)| self.follow(command, answer, node.clone(), deadline);
         try_join_all(pairs.map(follow)).await
     }
