@@ -264,14 +264,11 @@ impl RedisStore {
             Some(at) => at,
             None => {
                 // An outage or a conflict fails the whole call; other errors are of single keys.
-                let errors = || answers.iter().filter_map(|it| it.as_ref().err());
-                let outage = errors().find(|it| it.is_outage());
-                let whole = outage.or_else(|| errors().find(|it| it.is_conflict()));
-                if let Some(error) = whole.cloned() {
-                    return Err(match errors().any(StoreError::is_outcome_unknown) {
-                        true => error.outcome_unknown(),
-                        false => error,
-                    });
+                let errors = answers.iter().filter_map(|it| it.as_ref().err());
+                let errors = errors.filter(|it| it.is_outage() || it.is_conflict());
+                let worst = errors.max_by_key(|it| (it.is_outcome_unknown(), it.is_outage()));
+                if let Some(error) = worst {
+                    return Err(error.clone());
                 }
                 let read = self.read::<()>(&*self.servers, name, Pipeline::new(), deadline);
                 read.await?.1

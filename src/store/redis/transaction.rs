@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Done, NamedCall, Reading, RedisStore, naming, servers, strange};
 use crate::algorithm::State;
 use crate::backoff;
-use crate::policy::Policy;
 use crate::quota::HORIZON;
 use crate::store::StoreError;
 
@@ -58,25 +57,14 @@ impl RedisStore {
             }
             match self.attempt(named, script.take(), deadline).await {
                 Ok(Break(done)) => return Ok(done),
-                Ok(Continue(stored_like)) if self.scripting => {
-                    // The value may be one that a script can change, or differ in the shape of a log only.
-                    let mut again = named.clone();
-                    if let Some(policy) = stored_like {
-                        again.call.policy = Arc::new(policy);
-                    }
-                    script = Some(again);
-                }
-                Ok(Continue(_)) => {}
+                Ok(Continue(again)) => script = again,
                 // The slot of the key moves.
                 Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
                     conflict = error;
                 }
                 // The server has answered before, so it is not out: there was not enough time.
                 Err(error) if attempt > 0 && error.is_outage() && Instant::now() >= deadline => {
-                    return Err(match error.is_outcome_unknown() {
-                        true => conflict.outcome_unknown(),
-                        false => conflict,
-                    });
+                    return Err(error.conflict());
                 }
                 Err(error) => return Err(error),
             }
@@ -85,13 +73,13 @@ impl RedisStore {
     }
 
     /// Tries once, by a script first if there is one. Breaks with the answer, or continues if it has to be tried again, with
-    /// the policy as it is stored, if only the shape differs.
+    /// the call for the script if there are scripts.
     async fn attempt(
         &self,
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
-    ) -> Result<ControlFlow<Done, Option<Policy>>, StoreError> {
+    ) -> Result<ControlFlow<Done, Option<NamedCall>>, StoreError> {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
             if let Some(result) = results.into_iter().flatten().next() {
@@ -172,10 +160,14 @@ impl RedisStore {
             connection.release();
         }
         if has_changed {
-            let found = value.filter(|_| self.scripting);
-            let found = found.and_then(|value| State::decode(&value).ok());
-            let like = |state: State| call.policy.stored_like(&state.counters);
-            return Ok(Continue(found.and_then(like)));
+            // The value may be one that a script can change, or differ in the shape of a log only.
+            let mut again = named.clone();
+            if let Some(state) = value.and_then(|value| State::decode(&value).ok())
+                && let Some(policy) = call.policy.stored_like(&state.counters)
+            {
+                again.call.policy = Arc::new(policy);
+            }
+            return Ok(Continue(self.scripting.then_some(again)));
         }
         Ok(Break((answer, Reading { now, origin })))
     }
