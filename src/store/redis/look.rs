@@ -53,12 +53,8 @@ impl RedisStore {
         }
         let state = State::decode(&value).map_err(|_| unrecognized(&name))?;
         let expiry = u64::try_from(lifetime).ok().map(Duration::from_millis);
-        Ok(Some(KeyState {
-            name,
-            bytes: value.len(),
-            expiry,
-            ..KeyState::of(state, at.now)
-        }))
+        let bytes = value.len();
+        Ok(Some(KeyState::of(name, bytes, expiry, state, at.now)))
     }
 }
 
@@ -120,8 +116,13 @@ pub struct WaitingProcess {
 }
 
 impl KeyState {
-    /// Without what is known of the Redis key.
-    fn of(mut state: State, now: u64) -> Self {
+    fn of(
+        name: String,
+        bytes: usize,
+        expiry: Option<Duration>,
+        mut state: State,
+        now: u64,
+    ) -> Self {
         state.drop_expired(now);
         let names = units_of(state.counters.iter().map(|it| it.unit));
         // A request that arrives after all others, with a cost of 1 in each unit.
@@ -171,9 +172,9 @@ impl KeyState {
         let allowed = names.iter().zip(hold.into_iter().flat_map(|it| it.allowed));
         let allowances = allowed.filter_map(|(name, (left, end))| Some((*name, left, until(end)?)));
         Self {
-            name: String::new(),
-            bytes: 0,
-            expiry: None,
+            name,
+            bytes,
+            expiry,
             quotas: quotas.collect(),
             waiting,
             pause: until(taken.paused_until),
