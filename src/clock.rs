@@ -16,11 +16,8 @@ const TOLERANCE: Duration = Duration::from_millis(5);
 /// Times of arrivals may be off by so many nanoseconds, beyond what is known of the clock.
 const OFF: u64 = 20_000_000;
 
-/// A server that has not answered for so long may be forgotten.
-const RECENT: Duration = Duration::from_secs(10);
-
-/// Beyond this number of servers, those that did not answer lately are forgotten.
-const MANY: usize = 64;
+/// Beyond this number of servers, all are forgotten. A server gets a new number with each restart.
+const MANY: usize = 1_000;
 
 /// How far the store's clock is ahead of the local one.
 ///
@@ -107,11 +104,10 @@ impl StoreClock {
                 (expected.and(call).unwrap_or(call), call.ahead(expected))
             }
         };
-        servers.known.insert(server, (offset, received));
-        if servers.known.len() > MANY {
-            let is_recent = |at: Instant| received.saturating_duration_since(at) < RECENT;
-            servers.known.retain(|_, (_, updated)| is_recent(*updated));
+        if servers.known.len() >= MANY {
+            servers.known.clear();
         }
+        servers.known.insert(server, (offset, received));
         // Drift explains less.
         let is_set = Duration::from_nanos(ahead.unsigned_abs()) > TOLERANCE;
         if is_set {
