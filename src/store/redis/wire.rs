@@ -3,8 +3,8 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Flow, Grant, Known, Mode, Reader, Reserves, Take, Taken, Tally,
-    Writer, unit_names,
+    Amounts, Command, Counter, Flow, Grant, Known, Reader, Reserves, Take, Taken, Tally, Writer,
+    unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -28,11 +28,7 @@ pub(super) enum Answer {
 pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
     let (policy, operation) = (&*call.policy, &call.operation);
     let code = match operation {
-        Operation::Take(take) => match take.mode {
-            Mode::Wait => 0,
-            Mode::Try => 1,
-            Mode::Peek => 2,
-        },
+        Operation::Take(take) => take.mode as u64,
         Operation::Control(Command::Pause { .. }) => 3,
         Operation::Control(Command::Allow { .. }) => 4,
         Operation::Control(Command::Resume) => 5,
