@@ -80,8 +80,7 @@ pub struct RedisStore {
     prefix: Arc<str>,
     timeout: Duration,
     scripting: bool,
-    /// `None` if the servers tell the time.
-    host_clock: Option<Arc<HostClock>>,
+    server_time: bool,
     /// Calls of this process for one key take turns, so that only other processes cause conflicts. Their number also bounds
     /// that of exclusive connections.
     turns: Arc<[tokio::sync::Mutex<()>]>,
@@ -156,7 +155,7 @@ impl RedisStore {
     /// Within a process, the clock never goes back: if the host's clock is set back, it stands still until that has
     /// caught up. If it is set forward, departures that still count are forgotten.
     pub fn server_time(mut self, server_time: bool) -> Self {
-        self.host_clock = (!server_time).then(Arc::default);
+        self.server_time = server_time;
         self
     }
 
@@ -166,7 +165,7 @@ impl RedisStore {
             prefix: "throttle".into(),
             timeout: Duration::from_secs(1),
             scripting: true,
-            host_clock: None,
+            server_time: true,
             turns: (0..64).map(|_| Default::default()).collect(),
             loaded: Arc::default(),
             subscription: Arc::default(),
@@ -291,25 +290,19 @@ impl RedisStore {
         mut commands: Pipeline,
         deadline: Instant,
     ) -> Result<(T, Reading), StoreError> {
-        commands.cmd(match self.host_clock {
-            Some(_) => "PING",
-            None => "TIME",
-        });
+        commands.cmd(if self.server_time { "TIME" } else { "PING" });
         let mut answers = servers.run(name, &commands, deadline).await?;
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
-        let now = match &self.host_clock {
-            Some(clock) => {
-                let now = clock.now();
-                // The clock was read after the answer.
-                origin.received = Instant::now();
-                now
-            }
-            None => {
-                let time = redis::from_redis_value(last.into_value()?);
-                let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
-                seconds * 1_000_000 + micros
-            }
+        let now = if self.server_time {
+            let time = redis::from_redis_value(last.into_value()?);
+            let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
+            seconds * 1_000_000 + micros
+        } else {
+            let now = host_time();
+            // The clock was read after the answer.
+            origin.received = Instant::now();
+            now
         };
         let is_elsewhere = |it: &CommandAnswer| it.origin.server != origin.server;
         if answers.iter().any(is_elsewhere) {
@@ -404,16 +397,12 @@ fn naming(name: &str) -> impl Fn(StoreError) -> StoreError {
     }
 }
 
-/// The host's clock, for servers that do not tell the time. It never goes back in this process.
-#[derive(Default)]
-struct HostClock(AtomicU64);
-
-impl HostClock {
-    fn now(&self) -> u64 {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = since_epoch.unwrap_or_default().as_micros() as u64;
-        self.0.fetch_max(now, Ordering::Relaxed).max(now)
-    }
+/// The time by the host's clock, for servers that do not tell the time. It never goes back in this process.
+fn host_time() -> u64 {
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since_epoch.unwrap_or_default().as_micros() as u64;
+    LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }
 
 impl fmt::Debug for RedisStore {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::script::Script;
 use super::wire::{self, Answer};
-use super::{Done, NamedCall, Reading, RedisStore, naming, strange, unrecognized};
+use super::{Done, NamedCall, Reading, RedisStore, host_time, naming, strange, unrecognized};
 use crate::algorithm::Writer;
 use crate::store::StoreError;
 
@@ -81,7 +81,7 @@ impl RedisStore {
                     repeated.extend(places.map(single));
                     continue;
                 }
-                if self.host_clock.is_some() {
+                if !self.server_time {
                     // The clock was read before the call was sent.
                     answer.origin.sent = begun;
                 }
@@ -133,8 +133,8 @@ impl RedisStore {
         let most = if shard == 0 { MOST_KEYS } else { 1 };
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));
         let mut spare = Writer::default();
+        let now = if self.server_time { 0 } else { host_time() };
         for (place, NamedCall { call, .. }) in calls.iter().enumerate() {
-            let now = self.host_clock.as_ref().map_or(0, |clock| clock.now());
             let mut head = std::mem::take(&mut spare);
             wire::head(&mut head, call, now);
             if let Some(last) = groups.last_mut()
