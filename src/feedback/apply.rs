@@ -1,7 +1,6 @@
 //! Applies the limits that an upstream announces in its responses: [`apply`].
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -9,9 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Timeout, sleep, timeout};
 
 use crate::algorithm::Command;
-use crate::dispatcher::Handle;
 use crate::feedback::Advice;
-use crate::key::Key;
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
@@ -37,7 +34,6 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let remaining = permit.granted.remaining;
     let (handle, key, turn) = (&permit.handle, &permit.key, &permit.granted.turn);
     let policy = handle.policy();
-    let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let begun = Instant::now();
     // The store has not recorded a departure that the fallback store granted.
     let evidence = match turn.recorded {
@@ -45,7 +41,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         recorded => recorded,
     };
     let mut wait = advice.wait().unwrap_or_default();
-    let mut commands = SmallVec::<[Command; 2]>::new();
+    let mut news = SmallVec::<[_; 2]>::new();
     for (name, units, time) in advice.allowances() {
         let Some(unit) = policy.units().iter().position(|unit| *unit == name) else {
             if units == 0 && name != CONCURRENT {
@@ -71,49 +67,41 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
         };
         if is_news {
-            let span = micros(time);
-            commands.push(Command::Allow {
-                unit,
-                units,
-                span,
-                evidence,
-            });
+            news.push((Some(unit), units, time));
         }
     }
     if !wait.is_zero() && handle.announces(key, None, turn.from) {
-        let span = micros(wait);
-        commands.insert(0, Command::Pause { span, evidence });
+        news.insert(0, (None, 0, wait));
     }
-    if commands.is_empty() {
+    if news.is_empty() {
         return None;
     }
     let (handle, key) = (handle.clone(), key.clone());
     let sending = tokio::spawn(async move {
-        for command in commands {
-            insist(&handle, &key, command, begun).await;
+        for (unit, units, time) in news {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let left = time.saturating_sub(begun.elapsed());
+                let span = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
+                let command = match unit {
+                    None => Command::Pause { span, evidence },
+                    Some(unit) => Command::Allow {
+                        unit,
+                        units,
+                        span,
+                        evidence,
+                    },
+                };
+                // If nothing may depart, the store has to have it, unless the time is over.
+                if span == 0 || handle.control(&key, command).await.is_ok() || units > 0 {
+                    break;
+                }
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
         }
     });
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
-}
-
-/// Sends a command to the store. If nothing may depart, again and again until the store has it, or until its time is over.
-async fn insist(handle: &Arc<Handle>, key: &Key, mut command: Command, begun: Instant) {
-    let (Command::Pause { span: whole, .. } | Command::Allow { span: whole, .. }) = command else {
-        return;
-    };
-    let mut pause = FIRST_PAUSE;
-    while handle.control(key, command).await.is_err() {
-        let (Command::Pause { span, .. } | Command::Allow { units: 0, span, .. }) = &mut command
-        else {
-            return;
-        };
-        sleep(pause).await;
-        pause = LONGEST_PAUSE.min(pause * 2);
-        *span = whole.saturating_sub(begun.elapsed().as_micros() as u64);
-        if *span == 0 {
-            return;
-        }
-    }
 }
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
