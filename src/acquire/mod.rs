@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::algorithm::{Costs, Mode};
 use crate::cost::Cost;
 use crate::dispatcher::{Current, Granted, Handle, Place, Position, Waiting};
-use crate::key::Key;
+use crate::key::{Key, NoKey, NoKeyCause};
 use crate::permit::{Decision, Permit};
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank, Share};
@@ -33,7 +33,10 @@ pub use self::error::{Error, ErrorKind};
 pub struct Acquire {
     /// A permit takes over the handle and the key.
     handle: Option<Arc<Handle>>,
+    /// Empty if the request has none.
     pub(crate) key: Key,
+    /// The reason, if an extractor has found none.
+    pub(crate) no_key: Option<Box<NoKey>>,
     pub(crate) cost: Cost,
     rank: Rank,
     max_wait: Option<Duration>,
@@ -49,6 +52,7 @@ impl Acquire {
         Self {
             handle: Some(handle),
             key,
+            no_key: None,
             cost: Cost::default(),
             rank: Rank::default(),
             max_wait: None,
@@ -363,11 +367,12 @@ impl Acquire {
     /// The cost of the request in each unit, or the reason why it can never depart.
     #[inline]
     fn cost_under(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
+        if self.key.as_str().is_empty() {
+            let no_key = self.no_key.as_deref().cloned();
+            return Err(no_key.map_or(Cause::EmptyKey, Cause::NoKey));
+        }
         if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
             return Err(Cause::InvalidShare(problem));
-        }
-        if self.key.as_str().is_empty() {
-            return Err(Cause::EmptyKey);
         }
         let costs = policy.costs_of(&self.cost, otherwise);
         costs.map_err(Cause::InvalidCost)
@@ -456,7 +461,13 @@ impl Acquire {
 
     #[cold]
     fn error(&self, cause: Cause) -> Error {
-        Error::new(cause, self.handle().policy())
+        let current = self.handle().load();
+        if let Cause::NoKey(no_key) = &cause
+            && no_key.cause == NoKeyCause::Server
+        {
+            current.telemetry.lacks_key(&no_key.reason);
+        }
+        Error::new(cause, current.policy.clone())
     }
 }
 

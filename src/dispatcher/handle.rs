@@ -24,14 +24,14 @@ use crate::clock::{ClockSets, Offset};
 use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::guard::Guard;
-use crate::key::{Key, NoKey, NoKeyCause};
+use crate::key::Key;
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Call, Operation};
-use crate::telemetry::{self, Outcome, Telemetry};
+use crate::telemetry::{self, Telemetry};
 
 /// Corrections of a key without waiting requests share a call if they follow within so long.
 const GATHER_SETTLEMENTS: Duration = Duration::from_millis(5);
@@ -637,18 +637,6 @@ impl Handle {
         let lanes = self.lanes(key);
         let left = lanes.iter().map(|queue| queue.lock().remaining(unit));
         left.min().unwrap_or(u32::MAX)
-    }
-
-    /// Counts a request that has no key, and returns the policy.
-    pub(crate) fn refuse_without_key(&self, no_key: &NoKey) -> Arc<Policy> {
-        let current = self.current();
-        if no_key.cause == NoKeyCause::Server {
-            current.telemetry.lacks_key(&no_key.reason);
-        }
-        let key = &Key::from("");
-        let span = current.telemetry.begin(key, 1);
-        (current.telemetry).ended(span, key, Outcome::Invalid, Duration::ZERO, None);
-        current.policy.clone()
     }
 
     pub(crate) fn is_strict(&self) -> bool {

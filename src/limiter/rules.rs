@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Kind, Limiter};
-use crate::acquire::{Acquire, Cause, Error};
+use crate::acquire::Acquire;
 use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
@@ -142,7 +142,7 @@ impl Limiter {
         extractor: &(impl KeyExtractor<R> + ?Sized),
         request: &R,
         options: RequestOptions,
-    ) -> Result<Option<Acquire>, Error> {
+    ) -> Option<Acquire> {
         let mut extracted = extractor.extract(request);
         let mut handle = self.handle_of(&extracted);
         if handle.is_none() {
@@ -152,24 +152,24 @@ impl Limiter {
         }
         let handle = handle.unwrap_or_else(|| self.handle());
         let (key, cost, rule) = match extracted {
-            Extracted::Exempt => return Ok(None),
+            Extracted::Exempt => return None,
             Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
             Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
             Extracted::Ruled(ruled) => (ruled.key, ruled.cost, ruled.options),
         };
-        let no_key = |no_key| {
-            let policy = handle.refuse_without_key(&no_key);
-            Error::new(Cause::NoKey(no_key), policy)
-        };
-        let key = key.map_err(no_key)?;
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
         if costs.of_unit(REQUESTS).is_none() && cost != 1 {
             costs.set(REQUESTS, cost);
         }
-        let acquire = Acquire::new(handle, key).cost(costs);
+        let (key, no_key) = match key {
+            Ok(key) => (key, None),
+            Err(no_key) => ("".into(), Some(no_key.into())),
+        };
+        let mut acquire = Acquire::new(handle, key).cost(costs);
+        acquire.no_key = no_key;
         let acquire = acquire.priority(options.priority.unwrap_or_default());
-        Ok(Some(acquire.of_share(options.share)))
+        Some(acquire.of_share(options.share))
     }
 }
 

@@ -22,7 +22,7 @@ pub trait Direction<S: Service<Q>, Q> {
     type Error;
 
     /// Asks for the permit of a request; `None` if it needs none.
-    fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error>;
+    fn admit(&self, request: &Q) -> Option<Acquire>;
 
     /// Answers a request that gets no permit, or that has lost its place since the service was called and waits no more.
     /// `None` if it goes on.
@@ -105,7 +105,7 @@ where
         let waiting = Waiting {
             service,
             is_shared,
-            admitted: layer.admit(&request),
+            acquire: layer.admit(&request),
             request: Some(request),
             expires: None,
             expired: false,

@@ -333,7 +333,7 @@ where
     type Response = R::Response;
     type Error = BoxError;
 
-    fn admit(&self, request: &Q) -> Result<Option<Acquire>, Error> {
+    fn admit(&self, request: &Q) -> Option<Acquire> {
         self.limiter
             .admit(&self.key, request, RequestOptions::default())
     }

@@ -119,8 +119,7 @@ where
         next: Next<'_>,
     ) -> Result<Response> {
         let options = RequestOptions::of(extensions);
-        let admitted = self.limiter.admit(&self.key, &request, options);
-        let Some(acquire) = admitted.map_err(refused)? else {
+        let Some(acquire) = self.limiter.admit(&self.key, &request, options) else {
             return next.run(request, extensions).await;
         };
         let mut permit = acquire.await.map_err(refused)?;

@@ -1,6 +1,5 @@
 //! A request that waits for its permit and for the service: [`Waiting`].
 
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -30,8 +29,8 @@ pub struct Waiting<S, Q> {
     pub(super) is_shared: bool,
     /// Until the service is called.
     pub(super) request: Option<Q>,
-    /// `None` for a request that is exempt, or the reason why the request is refused without asking for a permit.
-    pub(super) admitted: Result<Option<Acquire>, Error>,
+    /// `None` for a request that is exempt, or that passes although it was refused.
+    pub(super) acquire: Option<Acquire>,
     pub(super) expires: Option<Pin<Box<Sleep>>>,
     /// Whether a permit has expired, and the service has not been ready since.
     pub(super) expired: bool,
@@ -62,7 +61,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         };
         is_ready.map_err(Stopped::Failed)?;
         self.expired = false;
-        while let Ok(Some(_)) = self.admitted {
+        while self.acquire.is_some() {
             if let Some(Ok(permit)) = departed
                 && permit.is_valid()
             {
@@ -89,13 +88,8 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         departed: &mut Option<Departed>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Stopped<S::Error>>> {
-        if self.admitted.is_err()
-            && let Err(error) = mem::replace(&mut self.admitted, Ok(None))
-        {
-            return Poll::Ready(Err(Stopped::Refused(error)));
-        }
         if departed.is_none()
-            && let Ok(Some(acquire)) = &mut self.admitted
+            && let Some(acquire) = &mut self.acquire
         {
             match ready!(Pin::new(acquire).poll(cx)) {
                 Ok(permit) => *departed = Some(Ok(permit)),
@@ -123,7 +117,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
     /// Gives back a permit that has expired, if there is one, and asks for another.
     fn acquire_again(&mut self, departed: &mut Option<Departed>) {
         self.expires = None;
-        if let Ok(Some(acquire)) = &mut self.admitted
+        if let Some(acquire) = &mut self.acquire
             && let Some(Ok(expired)) = departed.take()
         {
             acquire.again(expired);

@@ -1,7 +1,6 @@
 //! Makes services that answer requests over their limit: [`InboundLayer`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -227,14 +226,14 @@ where
     type Response = Response<HeldBody<B>>;
     type Error = S::Error;
 
-    fn admit(&self, request: &Request<Q>) -> Result<Option<Acquire>, Error> {
+    fn admit(&self, request: &Request<Q>) -> Option<Acquire> {
         let max_wait = match self.direction.options.observe_only {
             true => Duration::ZERO,
             false => self.direction.options.max_wait,
         };
         let options = RequestOptions::of(request.extensions());
         let acquire = self.limiter.admit(&self.key, request, options)?;
-        Ok(acquire.map(|acquire| acquire.max_wait(max_wait)))
+        Some(acquire.max_wait(max_wait))
     }
 
     fn refuse(
@@ -247,7 +246,7 @@ where
         let (mut acquire, mut request) = (None, None);
         match waiting {
             Some(waiting) => {
-                acquire = mem::replace(&mut waiting.admitted, Ok(None)).ok().flatten();
+                acquire = waiting.acquire.take();
                 request = waiting.request.as_mut();
             }
             // The request has lost its place, and its response may say that it does not count.
