@@ -46,11 +46,10 @@ impl Permit {
         self.granted.held
     }
 
-    /// The place, if it holds one.
+    /// The place, which the permit no longer holds.
     #[inline]
-    pub(crate) fn take_place(&mut self) -> Option<Place> {
-        let place = mem::take(&mut self.granted.held);
-        place.is_held().then_some(place)
+    pub(crate) fn take_place(&mut self) -> Place {
+        mem::take(&mut self.granted.held)
     }
 
     /// How long the request waited.

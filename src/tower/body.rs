@@ -20,7 +20,7 @@ pin_project! {
     pub struct HeldBody<B> {
         #[pin]
         inner: B,
-        place: Option<Place>,
+        place: Place,
         // A layer that only observes ends no body.
         pub(super) goes_on_if_lost: bool,
         is_aborted: bool,
@@ -28,7 +28,7 @@ pin_project! {
 }
 
 impl<B> HeldBody<B> {
-    pub(super) fn new(inner: B, place: Option<Place>) -> Self {
+    pub(super) fn new(inner: B, place: Place) -> Self {
         Self {
             inner,
             place,
@@ -65,16 +65,15 @@ where
             return Poll::Ready(None);
         }
         if !*this.goes_on_if_lost
-            && let Some(place) = this.place
-            && let Poll::Ready(policy) = place.poll_lost(cx)
+            && let Poll::Ready(policy) = this.place.poll_lost(cx)
         {
-            (*this.place, *this.is_aborted) = (None, true);
+            (*this.place, *this.is_aborted) = (Place::default(), true);
             return Poll::Ready(Some(Err(Error::lost_place(policy).into())));
         }
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let goes_on = matches!(frame, Some(Ok(_))) && !this.inner.is_end_stream();
         if !goes_on {
-            *this.place = None;
+            *this.place = Place::default();
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
@@ -90,15 +89,15 @@ where
 
 impl<B> From<B> for HeldBody<B> {
     fn from(inner: B) -> Self {
-        Self::new(inner, None)
+        Self::new(inner, Place::default())
     }
 }
 
 /// Moves the place, if there is one, into the body of a response, which holds it until it has ended.
 #[cfg(feature = "reqwest")]
-pub(super) fn hold(response: reqwest::Response, place: Option<Place>) -> reqwest::Response {
+pub(super) fn hold(response: reqwest::Response, place: Place) -> reqwest::Response {
     use reqwest::ResponseBuilderExt as _;
-    if place.is_none() {
+    if !place.is_held() {
         return response;
     }
     // The conversion loses the URL.

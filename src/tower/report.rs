@@ -20,10 +20,7 @@ pub trait Report<R> {
 }
 
 /// Adds the [`Departure`] and the [`Charge`] of a request, and returns its place.
-pub(super) fn put_into(
-    extensions: &mut Extensions,
-    (permit, charge): Admitted<'_>,
-) -> Option<Place> {
+pub(super) fn put_into(extensions: &mut Extensions, (permit, charge): Admitted<'_>) -> Place {
     extensions.insert(Departure::from(&*permit));
     if let Some(charge) = charge {
         extensions.insert(charge);
@@ -40,8 +37,8 @@ impl<B> Report<Response<B>> for InExtensions {
     type Response = Response<HeldBody<B>>;
 
     fn report(&self, mut response: Response<B>, admitted: Option<Admitted<'_>>) -> Self::Response {
-        let place = admitted.and_then(|it| put_into(response.extensions_mut(), it));
-        response.map(|body| HeldBody::new(body, place))
+        let place = admitted.map(|it| put_into(response.extensions_mut(), it));
+        response.map(|body| HeldBody::new(body, place.unwrap_or_default()))
     }
 }
 
@@ -54,8 +51,8 @@ impl Report<reqwest::Response> for InExtensions {
         mut response: reqwest::Response,
         admitted: Option<Admitted<'_>>,
     ) -> Self::Response {
-        let place = admitted.and_then(|it| put_into(response.extensions_mut(), it));
-        super::body::hold(response, place)
+        let place = admitted.map(|it| put_into(response.extensions_mut(), it));
+        super::body::hold(response, place.unwrap_or_default())
     }
 }
 

@@ -289,9 +289,9 @@ where
             Some(Ok(permit)) => self.direction.charge(permit, &mut head),
             Some(Err(refused)) => {
                 self.direction.explain(*refused, &mut head);
-                None
+                Place::default()
             }
-            None => None,
+            None => Place::default(),
         };
         let mut body = HeldBody::new(body, place);
         body.goes_on_if_lost = self.direction.options.observe_only;
@@ -306,7 +306,7 @@ where
 impl<F> Inbound<F> {
     /// Adds to the response how the key stands, and charges its request, or gives its departure back if it does not count.
     /// Returns its place.
-    fn charge(&self, mut permit: Permit, head: &mut Parts) -> Option<Place> {
+    fn charge(&self, mut permit: Permit, head: &mut Parts) -> Place {
         let charge_when = self.options.charge_when.as_ref();
         let counts = charge_when.is_none_or(|charge_when| charge_when(head));
         if permit.is_counted() {
