@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Costs;
 use crate::priority::{Priority, Share};
-use crate::quota::{MOST_UNITS, REQUESTS, UnitNames};
+use crate::quota::{REQUESTS, UnitNames};
 
 /// The cost of a request, in each unit that it names.
 ///
@@ -21,13 +21,7 @@ use crate::quota::{MOST_UNITS, REQUESTS, UnitNames};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 #[must_use]
-pub struct Cost {
-    requests: Option<u32>,
-    /// A pointer, as requests are moved, and most have no other units.
-    others: Option<Box<Others>>,
-}
-
-type Others = SmallVec<[(&'static str, u32); MOST_UNITS - 1]>;
+pub struct Cost(SmallVec<[(&'static str, u32); 1]>);
 
 impl Cost {
     /// Sets the cost in this unit.
@@ -37,41 +31,30 @@ impl Cost {
     }
 
     pub(crate) fn set(&mut self, unit: &'static str, cost: u32) {
-        if unit == REQUESTS {
-            self.requests = Some(cost);
-            return;
-        }
-        let others = self.others.get_or_insert_default();
-        match others.iter_mut().find(|(name, _)| *name == unit) {
-            Some((_, other)) => *other = cost,
-            None => others.push((unit, cost)),
+        match self.0.binary_search_by_key(&unit, |it| it.0) {
+            Ok(nth) => self.0[nth].1 = cost,
+            Err(nth) => self.0.insert(nth, (unit, cost)),
         }
     }
 
     /// Returns true if it names no unit.
     pub(crate) fn is_default(&self) -> bool {
-        self.requests.is_none() && self.others.is_none()
+        self.0.is_empty()
     }
 
     /// The named units and their costs.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, u32)> {
-        let requests = self.requests.map(|cost| (REQUESTS, cost));
-        let others = self.others.iter().flat_map(|others| others.iter());
-        requests.into_iter().chain(others.copied())
+        self.0.iter().copied()
     }
 
     /// The cost in requests.
     pub(crate) fn requests(&self) -> u32 {
-        self.requests.unwrap_or(1)
+        self.of_unit(REQUESTS).unwrap_or(1)
     }
 
     /// The cost that is named in this unit.
     pub(crate) fn of_unit(&self, unit: &str) -> Option<u32> {
-        if unit == REQUESTS {
-            return self.requests;
-        }
-        let mut others = self.others.as_ref()?.iter();
-        others.find(|(name, _)| *name == unit).map(|it| it.1)
+        self.each().find(|it| it.0 == unit).map(|it| it.1)
     }
 }
 
