@@ -1,5 +1,5 @@
 use ecow::{EcoString, eco_format};
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
 use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer_token::token};
 
@@ -128,23 +128,6 @@ impl Header {
         self
     }
 
-    /// The value or the token, unless it is missing or empty.
-    fn find<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a [u8]>, String> {
-        let mut values = headers.get_all(&self.name).iter();
-        let value = values.next().map(|value| value.as_bytes().trim_ascii());
-        if values.next().is_some() {
-            return Err(format!(
-                "the request has more than one {} header",
-                self.name
-            ));
-        }
-        let value = match self.is_bearer {
-            true => value.and_then(token),
-            false => value,
-        };
-        Ok(value.filter(|value| !value.is_empty()))
-    }
-
     fn cause(&self) -> NoKeyCause {
         match self.name.as_str() {
             _ if !is_secret(&self.name) => NoKeyCause::Request,
@@ -169,17 +152,27 @@ impl Header {
 
 impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
-        match (self.find(request.headers()), &self.without) {
-            (Ok(Some(value)), _) => Extracted::Key(Key(self.key(value))),
-            (Ok(None), Some(without)) => without.clone(),
-            (Ok(None), None) => Extracted::Refused(NoKey {
+        let name = &self.name;
+        let mut values = request.headers().get_all(name).iter();
+        let value = values.next().map(|value| value.as_bytes().trim_ascii());
+        if values.next().is_some() {
+            let twice = format!("the request has more than one {name} header");
+            return Extracted::Refused(twice.into());
+        }
+        let value = match self.is_bearer {
+            true => value.and_then(token),
+            false => value,
+        };
+        match (value.filter(|value| !value.is_empty()), &self.without) {
+            (Some(value), _) => Extracted::Key(Key(self.key(value))),
+            (None, Some(without)) => without.clone(),
+            (None, None) => Extracted::Refused(NoKey {
                 reason: match self.is_bearer {
                     true => "the request has no bearer token".into(),
-                    false => format!("the request has no {} header", self.name).into(),
+                    false => format!("the request has no {name} header").into(),
                 },
                 cause: self.cause(),
             }),
-            (Err(problem), _) => Extracted::Refused(problem.into()),
         }
     }
 }
