@@ -24,12 +24,12 @@ pub trait Direction<S: Service<Q>, Q> {
     /// Asks for the permit of a request; `None` if it needs none.
     fn admit(&self, request: &Q) -> Option<Acquire>;
 
-    /// Answers a request that gets no permit, or that has lost its place since the service was called and waits no more.
-    /// `None` if it goes on.
+    /// Answers a request that gets no permit, or that has lost its place since the service was called with it: then,
+    /// `waiting` is `None`. Returns `None` if the request goes on.
     fn refuse(
         &self,
         error: Error,
-        waiting: Option<&mut Waiting<S, Q>>,
+        waiting: Option<(Acquire, &mut Q)>,
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, Self::Error>>;
 
@@ -141,7 +141,9 @@ where
                         break Err(layer.fail(None, error));
                     }
                     Err(Stopped::Refused(error)) => {
-                        if let Some(answer) = layer.refuse(error, Some(waiting), departed) {
+                        let request = waiting.request.as_mut();
+                        let waiting = waiting.acquire.take().zip(request);
+                        if let Some(answer) = layer.refuse(error, waiting, departed) {
                             break answer;
                         }
                     }

@@ -12,7 +12,6 @@ use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
 use super::report::{InExtensions, Report};
 use super::service::{SharedLayer, Throttle};
-use super::waiting::Waiting;
 use crate::acquire::{Acquire, Error};
 use crate::cost::{Cost, RequestOptions};
 use crate::feedback::{self, Advice, Applying, Feedback, Headers};
@@ -341,7 +340,7 @@ where
     fn refuse(
         &self,
         error: Error,
-        _: Option<&mut Waiting<S, Q>>,
+        _: Option<(Acquire, &mut Q)>,
         _: &mut Option<Departed>,
     ) -> Option<Result<R::Response, BoxError>> {
         Some(Err(error.into()))

@@ -23,7 +23,7 @@ pub(super) enum Stopped<E> {
 ///
 /// Its parts stay in their places until they are used, as moving them takes longer than the rest.
 #[derive(Debug)]
-pub struct Waiting<S, Q> {
+pub(super) struct Waiting<S, Q> {
     pub(super) service: S,
     /// Whether the clones of the service are one service.
     pub(super) is_shared: bool,

@@ -26,7 +26,6 @@ use crate::tower::ThrottleLayer;
 use crate::tower::body::HeldBody;
 use crate::tower::future::{Departed, Direction};
 use crate::tower::report::put_into;
-use crate::tower::waiting::Waiting;
 
 /// Answers requests over the limit with 429, or with 503 if only too many are [in progress](crate::Quota::concurrent); made by
 /// [`ThrottleLayer::inbound`](crate::ThrottleLayer::inbound).
@@ -239,24 +238,18 @@ where
     fn refuse(
         &self,
         error: Error,
-        waiting: Option<&mut Waiting<S, Request<Q>>>,
+        waiting: Option<(Acquire, &mut Request<Q>)>,
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, S::Error>> {
         let Inbound { refusal, options } = &self.direction;
-        let (mut acquire, mut request) = (None, None);
-        match waiting {
-            Some(waiting) => {
-                acquire = waiting.acquire.take();
-                request = waiting.request.as_mut();
-            }
-            // The request has lost its place, and its response may say that it does not count.
-            None if options.observe_only => return None,
-            None => {}
+        if waiting.is_none() && options.observe_only {
+            // The response may say that the request does not count.
+            return None;
         }
         let permit = departed.take().and_then(Result::ok);
-        let key = acquire.as_ref().map(|acquire| &acquire.key);
-        let key = key.or(permit.as_ref().map(Permit::key)).cloned();
-        let busy = acquire.and_then(|it| options.busy_status_of(&error, &it.cost));
+        let (acquire, request) = waiting.unzip();
+        let busy = (acquire.as_ref()).and_then(|it| options.busy_status_of(&error, &it.cost));
+        let key = (acquire.map(|it| it.key)).or_else(|| Some(permit?.key));
         let fails_open = error.is_store() && options.failure_mode == FailureMode::Open;
         let refused = Refused {
             key: key.filter(|key| !key.as_str().is_empty()),
