@@ -38,7 +38,7 @@ pub struct Acquire {
     /// The reason, if an extractor has found none.
     pub(crate) no_key: Option<Box<NoKey>>,
     pub(crate) cost: Cost,
-    rank: Rank,
+    pub(crate) rank: Rank,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// The place that it had in the queue when it got a permit that expired.
@@ -137,13 +137,8 @@ impl Acquire {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn share(self, name: impl AsRef<str>, weight: u32) -> Self {
-        self.of_share(Some(Share::new(name, weight)))
-    }
-
-    #[inline]
-    pub(crate) fn of_share(mut self, share: Option<Share>) -> Self {
-        self.rank.share = share;
+    pub fn share(mut self, name: impl AsRef<str>, weight: u32) -> Self {
+        self.rank.share = Some(Share::new(name, weight));
         self
     }
 

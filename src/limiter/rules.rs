@@ -168,8 +168,9 @@ impl Limiter {
         };
         let mut acquire = Acquire::new(handle, key).cost(costs);
         acquire.no_key = no_key;
-        let acquire = acquire.priority(options.priority.unwrap_or_default());
-        Some(acquire.of_share(options.share))
+        acquire.rank.priority = options.priority.unwrap_or_default();
+        acquire.rank.share = options.share;
+        Some(acquire)
     }
 }
 

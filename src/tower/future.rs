@@ -133,7 +133,8 @@ where
             match stage.as_mut().project() {
                 StageProjection::Waiting { waiting } => match ready!(waiting.poll(departed, cx)) {
                     Ok(()) => {
-                        let response = waiting.call();
+                        let request = waiting.request.take().expect("it is called once");
+                        let response = waiting.service.call(request);
                         stage.set(Stage::Calling { response });
                     }
                     Err(Stopped::Failed(error)) => {

@@ -39,12 +39,6 @@ pub(super) struct Waiting<S, Q> {
 }
 
 impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
-    /// Calls the service, which is ready, once the request may depart.
-    pub(super) fn call(&mut self) -> S::Future {
-        let request = self.request.take().expect("a request is called once");
-        self.service.call(request)
-    }
-
     /// Waits until the request may depart and the service is ready to take it, both at once. Then it has
     /// to depart at once.
     pub(super) fn poll(

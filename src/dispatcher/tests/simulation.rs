@@ -147,9 +147,8 @@ impl Job {
         let arrival = start.elapsed();
         let is_limited = handle.policy().units().contains(&CONCURRENT);
         let unit = if is_limited { CONCURRENT } else { REQUESTS };
-        let acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
-        let acquire = acquire.priority(self.rank.priority);
-        let mut acquire = acquire.of_share(self.rank.share.clone());
+        let mut acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
+        acquire.rank = self.rank.clone();
         if let Some((estimate, _)) = self.tokens {
             acquire = acquire.cost_of("tokens", estimate);
         }
