@@ -11,25 +11,21 @@ static METADATA: Metadata<'static> =
 #[derive(Debug)]
 pub(super) struct Metric {
     name: &'static str,
-    kind: Kind,
+    describe: Describe,
     unit: Unit,
     labels: &'static [&'static str],
     help: &'static str,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
+/// Describes a metric of one kind.
+type Describe = fn(&dyn Recorder, KeyName, Option<Unit>, SharedString);
 
 /// Defines each metric, and lists them all.
 macro_rules! metrics {
-    ($($id:ident = $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+    ($($id:ident = $describe:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
         $(pub(super) const $id: Metric = Metric {
             name: $name,
-            kind: Kind::$kind,
+            describe: |recorder, name, unit, help| recorder.$describe(name, unit, help),
             unit: Unit::$unit,
             labels: &[$($label),*],
             help: $help,
@@ -40,53 +36,53 @@ macro_rules! metrics {
 }
 
 metrics! {
-    REQUESTS = Counter Count "tower_throttle_requests_total" ["policy", "outcome"]
+    REQUESTS = describe_counter Count "tower_throttle_requests_total" ["policy", "outcome"]
         "Requests that ended, by outcome";
-    SPENT = Counter Count "tower_throttle_spent_total" ["policy", "unit"]
+    SPENT = describe_counter Count "tower_throttle_spent_total" ["policy", "unit"]
         "Cost of the requests that departed";
-    OF_SHARES = Counter Count "tower_throttle_share_spent_total" ["policy", "share", "unit"]
+    OF_SHARES = describe_counter Count "tower_throttle_share_spent_total" ["policy", "share", "unit"]
         "Cost of the requests of a share that departed";
-    COMBINED = Counter Count "tower_throttle_combined_total" ["policy"]
+    COMBINED = describe_counter Count "tower_throttle_combined_total" ["policy"]
         "Requests whose share was combined with others, as a key has too many";
-    INVERSIONS = Counter Count "tower_throttle_inversions_total" ["policy"]
+    INVERSIONS = describe_counter Count "tower_throttle_inversions_total" ["policy"]
         "Requests that departed while one of a higher priority waited in this process";
-    REFUNDED = Counter Count "tower_throttle_refunded_total" ["policy", "unit"]
+    REFUNDED = describe_counter Count "tower_throttle_refunded_total" ["policy", "unit"]
         "Cost that corrections gave back";
-    DEBT = Counter Count "tower_throttle_debt_total" ["policy", "unit"]
+    DEBT = describe_counter Count "tower_throttle_debt_total" ["policy", "unit"]
         "Cost that corrections charged in addition";
-    WAIT = Histogram Seconds "tower_throttle_wait_seconds" ["policy", "priority"]
+    WAIT = describe_histogram Seconds "tower_throttle_wait_seconds" ["policy", "priority"]
         "How long the requests waited that departed";
-    REMEMBERED = Counter Count "tower_throttle_remembered_total" ["policy"]
+    REMEMBERED = describe_counter Count "tower_throttle_remembered_total" ["policy"]
         "Requests that were refused without a call to the store";
-    WAITING = Gauge Count "tower_throttle_waiting" ["policy", "priority"] "Requests that wait";
-    PLACES = Gauge Count "tower_throttle_places" ["policy"]
+    WAITING = describe_gauge Count "tower_throttle_waiting" ["policy", "priority"] "Requests that wait";
+    PLACES = describe_gauge Count "tower_throttle_places" ["policy"]
         "Requests in progress that hold a place";
-    RECLAIMED = Counter Count "tower_throttle_reclaimed_places_total" ["policy"]
+    RECLAIMED = describe_counter Count "tower_throttle_reclaimed_places_total" ["policy"]
         "Places whose lease had ended, as this process has noticed";
-    LOST = Counter Count "tower_throttle_lost_places_total" ["policy"]
+    LOST = describe_counter Count "tower_throttle_lost_places_total" ["policy"]
         "Requests in progress whose lease has ended";
-    QUEUES = Gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
-    MISSED = Counter Count "tower_throttle_missed_total" ["policy"]
+    QUEUES = describe_gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
+    MISSED = describe_counter Count "tower_throttle_missed_total" ["policy"]
         "Grants that requests were too late to use";
-    RETURNED = Counter Count "tower_throttle_returned_total" ["policy"]
+    RETURNED = describe_counter Count "tower_throttle_returned_total" ["policy"]
         "Departures that were given back to the store";
-    GUARD = Gauge Seconds "tower_throttle_guard_seconds" ["policy"]
+    GUARD = describe_gauge Seconds "tower_throttle_guard_seconds" ["policy"]
         "How much later than granted a request may depart";
-    PAUSES = Counter Count "tower_throttle_pauses_total" ["policy"]
+    PAUSES = describe_counter Count "tower_throttle_pauses_total" ["policy"]
         "Pauses that this process has applied";
-    QUARANTINES = Counter Count "tower_throttle_quarantines_total" ["policy"]
+    QUARANTINES = describe_counter Count "tower_throttle_quarantines_total" ["policy"]
         "Keys that went into quarantine, as the store has lost their state";
-    OUTAGES = Counter Count "tower_throttle_outages_total" ["policy"] "Outages of the store";
-    OUT = Gauge Count "tower_throttle_store_out" ["policy"] "Shards of the store that are out";
-    CALLS = Counter Count "tower_throttle_store_calls_total" ["policy", "operation", "result"]
+    OUTAGES = describe_counter Count "tower_throttle_outages_total" ["policy"] "Outages of the store";
+    OUT = describe_gauge Count "tower_throttle_store_out" ["policy"] "Shards of the store that are out";
+    CALLS = describe_counter Count "tower_throttle_store_calls_total" ["policy", "operation", "result"]
         "Calls to the store, by result";
-    LATENCY = Histogram Seconds "tower_throttle_store_call_seconds" ["policy", "operation"]
+    LATENCY = describe_histogram Seconds "tower_throttle_store_call_seconds" ["policy", "operation"]
         "How long calls to the store took";
-    REQUESTS_PER_CALL = Histogram Count "tower_throttle_requests_per_call" ["policy"]
+    REQUESTS_PER_CALL = describe_histogram Count "tower_throttle_requests_per_call" ["policy"]
         "Requests for which a call asks";
-    KEYS_PER_CALL = Histogram Count "tower_throttle_keys_per_call" ["policy"]
+    KEYS_PER_CALL = describe_histogram Count "tower_throttle_keys_per_call" ["policy"]
         "Keys that share a call";
-    RECONNECTS = Counter Count "tower_throttle_reconnects_total" []
+    RECONNECTS = describe_counter Count "tower_throttle_reconnects_total" []
         "Connections to Redis that replaced another";
 }
 
@@ -95,11 +91,7 @@ pub(super) fn describe(recorder: &dyn Recorder) {
     for metric in ALL {
         let name = KeyName::from_const_str(metric.name);
         let (unit, help) = (Some(metric.unit), SharedString::const_str(metric.help));
-        match metric.kind {
-            Kind::Counter => recorder.describe_counter(name, unit, help),
-            Kind::Gauge => recorder.describe_gauge(name, unit, help),
-            Kind::Histogram => recorder.describe_histogram(name, unit, help),
-        }
+        (metric.describe)(recorder, name, unit, help);
     }
 }
 
