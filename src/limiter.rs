@@ -229,7 +229,8 @@ impl Limiter {
             quotas: quotas.into_iter().collect(),
             ..handle.policy().parts.clone()
         };
-        handle.set_policy(parts.build()?.into());
+        let policy = parts.build().map_err(|errors| errors[0].clone())?;
+        handle.set_policy(policy.into());
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
-use crate::priority::Priority;
 use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
 mod outage;
@@ -18,6 +17,7 @@ mod parts;
 pub use self::outage::{Lost, Outage, Recovery};
 
 pub(crate) use self::parts::{PolicyParts, name_problem};
+use self::parts::{default_guard, is_concurrent};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
@@ -25,8 +25,6 @@ pub(crate) use self::parts::{PolicyParts, name_problem};
 #[derive(Debug, Clone)]
 pub struct Policy {
     pub(crate) parts: PolicyParts,
-    guard: Duration,
-    lease: Option<Duration>,
     pub(crate) label: Arc<str>,
     unit_names: UnitNames,
     /// The most that one request may cost in each unit.
@@ -37,6 +35,8 @@ pub struct Policy {
     counters: SmallVec<[Counter; 1]>,
     /// Policies of the same number have the same counters.
     number: u64,
+    /// Everything departs, uncounted.
+    pub(crate) is_exempt: bool,
     /// The policy that holds instead while the store is out, if anything departs then.
     pub(crate) fallback: Option<Arc<Self>>,
     /// The header field that describes the policy, once a response needs it.
@@ -68,7 +68,8 @@ impl Policy {
 
     /// The least time by which a request may depart later than granted.
     pub fn guard(&self) -> Duration {
-        self.guard
+        let default = || default_guard(self.quotas());
+        self.parts.guard.unwrap_or_else(default)
     }
 
     /// The longest wait; `None` for as long as it takes.
@@ -79,21 +80,6 @@ impl Policy {
     /// The most requests that wait per key and process; `None` for any number.
     pub fn max_waiting(&self) -> Option<usize> {
         self.parts.max_waiting
-    }
-
-    /// The treatment of requests while the store is out.
-    pub fn outage(&self) -> Outage {
-        self.parts.outage
-    }
-
-    /// The part of the capacity that requests of this priority have for themselves.
-    pub fn reserved(&self, priority: Priority) -> f64 {
-        self.parts.reserves[priority as usize]
-    }
-
-    /// What is done when the store has lost the state of a key.
-    pub fn recovery(&self) -> Recovery {
-        self.parts.recovery
     }
 
     /// The reserve of each level, in millionths.
@@ -118,12 +104,7 @@ impl Policy {
 
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
-        self.lease
-    }
-
-    /// The treatment of work whose place is lost.
-    pub fn lost(&self) -> Lost {
-        self.parts.lost
+        self.quotas().iter().find(is_concurrent).map(Quota::window)
     }
 
     /// The names of the units that the quotas count, requests first.
@@ -142,7 +123,7 @@ impl Policy {
     }
 
     fn resolve(&self, cost: &Cost, otherwise: Option<u32>) -> Result<Costs, String> {
-        if self.parts.is_exempt {
+        if self.is_exempt {
             return Ok(Costs::from(1));
         }
         let known = |name| self.unit_names.contains(&name);
@@ -158,20 +139,19 @@ impl Policy {
         let mut costs = Costs::default();
         for (nth, name) in self.unit_names.iter().enumerate() {
             let units = cost.of_unit(name).or_else(|| self.default_cost_of(name));
-            costs.0[nth] = units.or(otherwise).ok_or_else(|| {
+            let units = units.or(otherwise).ok_or_else(|| {
                 format!("the request names no cost in {name}, and the quota has no default cost")
             })?;
+            let most = self.largest_costs.0[nth];
+            if units > most {
+                return Err(format!(
+                    "a cost of {units} {name} can never depart, as the quotas hold {most}"
+                ));
+            }
+            costs.0[nth] = units;
         }
         if costs.is_zero() {
             return Err("a cost of 0 is no request".to_owned());
-        }
-        let pairs = costs.0.iter().zip(self.largest_costs.0);
-        for ((cost, most), name) in pairs.zip(self.unit_names) {
-            if *cost > most {
-                return Err(format!(
-                    "a cost of {cost} {name} can never depart, as the quotas hold {most}"
-                ));
-            }
         }
         Ok(costs)
     }
@@ -192,7 +172,7 @@ impl Policy {
 
     /// Whether a departure counts that the store has recorded, or has not.
     pub(crate) fn counts(&self, is_recorded: bool) -> bool {
-        (is_recorded || self.outage() != Outage::Allow) && !self.parts.is_exempt
+        (is_recorded || self.parts.outage != Outage::Allow) && !self.is_exempt
     }
 
     pub(crate) fn buffer_micros(&self) -> u64 {

@@ -69,7 +69,7 @@ impl Telemetry {
     pub(crate) fn new(key_labels: bool, policy: &Policy) -> Self {
         let this = Self {
             policy: policy.label.clone(),
-            is_exempt: policy.parts.is_exempt,
+            is_exempt: policy.is_exempt,
             has_waited_long: AtomicBool::new(false),
             has_lacked_key: AtomicBool::new(false),
             #[cfg(feature = "metrics")]

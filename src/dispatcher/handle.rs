@@ -640,7 +640,7 @@ impl Handle {
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.load().policy.recovery() == Recovery::Strict && self.dispatcher.embedded.is_none()
+        self.load().policy.parts.recovery == Recovery::Strict && self.dispatcher.embedded.is_none()
     }
 
     /// The knowledge of this key that a call under strict recovery carries.

@@ -63,7 +63,8 @@ impl Place {
 
     /// Ready once the work has to be dropped, with its policy.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
-        let aborts = |it: &&mut Box<Held>| it.is_leased && it.current.policy.lost() == Lost::Abort;
+        let aborts =
+            |it: &&mut Box<Held>| it.is_leased && it.current.policy.parts.lost == Lost::Abort;
         let Some(held) = self.0.as_mut().filter(aborts) else {
             return Poll::Pending;
         };

@@ -190,7 +190,8 @@ impl LimiterBuilder {
                 Kind::Ruled(Arc::new(Live::new(rules, dispatcher)))
             }
             None => {
-                let policy = self.parts.build()?;
+                let policy = self.parts.build();
+                let policy = policy.map_err(|errors| errors[0].clone())?;
                 let label = policy.label.clone();
                 let dispatcher = Dispatcher::new(store, label, self.settings);
                 Kind::Plain(Handle::new(&dispatcher, policy.into()))

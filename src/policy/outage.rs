@@ -164,10 +164,11 @@ impl Policy {
         let parts = PolicyParts {
             name: Some("exempt".to_owned()),
             quotas: [unlimited()].into_iter().collect(),
-            is_exempt: true,
             ..PolicyParts::default()
         };
-        parts.build().expect("the quota is valid")
+        let mut policy = parts.build().expect("the quota is valid");
+        policy.is_exempt = true;
+        policy
     }
 }
 
@@ -183,7 +184,7 @@ mod tests {
     fn fallback(outage: Outage, quotas: &str) -> Result<String, String> {
         let mut parts = PolicyParts::of(quotas);
         parts.outage = outage;
-        parts.clone().build().map_err(|error| error.to_string())?;
+        (parts.clone().build()).map_err(|errors| errors[0].to_string())?;
         let parts = outage.fallback(&parts).unwrap();
         parts.clone().build().unwrap();
         let quotas = parts.quotas.iter().map(ToString::to_string);

@@ -34,8 +34,6 @@ pub(crate) struct PolicyParts {
     pub(crate) lost: Lost,
     /// The part of the capacity that each level has for itself.
     pub(crate) reserves: [f64; 5],
-    /// Everything departs, uncounted.
-    pub(crate) is_exempt: bool,
 }
 
 impl PolicyParts {
@@ -59,7 +57,7 @@ impl PolicyParts {
     }
 
     /// All errors in the parts.
-    pub(crate) fn flaws(&self) -> Vec<BuildError> {
+    fn flaws(&self) -> Vec<BuildError> {
         let mut flaws = Vec::new();
         let mut add = |field, problem: String| flaws.push(BuildError::new(field, problem));
         for (place, quota) in self.quotas.iter().enumerate() {
@@ -133,21 +131,20 @@ impl PolicyParts {
             let problem = format!("a share of {share} is not above 0 and up to 1");
             add("outage", problem);
         }
-        // Errors in the quotas are errors in their shares, too.
-        if flaws.is_empty()
-            && let Some(Err(error)) = self.outage.fallback(self).map(Self::build)
-        {
-            let problem = format!("the share is too small: {error}");
-            flaws.push(BuildError::new("outage", problem));
-        }
         flaws
     }
 
-    pub(crate) fn build(self) -> Result<Policy, BuildError> {
-        if let Some(error) = self.flaws().into_iter().next() {
-            return Err(error);
+    /// Fails with all errors in the parts; there is at least one.
+    pub(crate) fn build(self) -> Result<Policy, Vec<BuildError>> {
+        let flaws = self.flaws();
+        if !flaws.is_empty() {
+            return Err(flaws);
         }
-        let fallback = self.outage.fallback(&self).map(Self::build).transpose()?;
+        let fallback = self.outage.fallback(&self).map(Self::build).transpose();
+        let fallback = fallback.map_err(|errors| {
+            let problem = format!("the share is too small: {}", errors[0]);
+            vec![BuildError::new("outage", problem)]
+        })?;
         // The quotas of several processes count the same departures, whatever their order.
         let mut sorted = self.quotas.clone();
         sorted.sort_by_cached_key(|quota| (quota.window(), quota.limit(), quota.to_string()));
@@ -163,12 +160,11 @@ impl PolicyParts {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
             },
-            lease: (self.quotas.iter().find(is_concurrent)).map(Quota::window),
-            guard: self.guard.unwrap_or_else(|| default_guard(&self.quotas)),
             unit_names,
             largest_costs,
             counters,
             default_costs: None,
+            is_exempt: false,
             number: next_number(),
             fallback: fallback.map(Arc::new),
             header: OnceLock::new(),
@@ -179,7 +175,7 @@ impl PolicyParts {
     }
 }
 
-fn is_concurrent(quota: &&Quota) -> bool {
+pub(super) fn is_concurrent(quota: &&Quota) -> bool {
     quota.unit_name() == CONCURRENT
 }
 
@@ -199,7 +195,7 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
 
 /// 2% of the shortest span that a quota enforces, from 5 ms (less, and ordinary wake-ups come too
 /// late) to 12 ms (enough for them, and within 2% of the rate at one second).
-fn default_guard(quotas: &[Quota]) -> Duration {
+pub(super) fn default_guard(quotas: &[Quota]) -> Duration {
     let shortest = quotas.iter().map(Quota::span).min().unwrap_or_default();
     let (least, most) = (Duration::from_millis(5), Duration::from_millis(12));
     (shortest / 50).clamp(least, most)

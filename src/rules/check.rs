@@ -91,15 +91,15 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         recovery: rule.recovery.0.unwrap_or_default(),
         lost: rule.lost.0.unwrap_or_default(),
         reserves,
-        is_exempt: false,
     };
-    for error in parts.flaws() {
+    let build = parts.build();
+    for error in build.as_ref().err().into_iter().flatten() {
         // A lack of quotas is reported already.
         if error.field() != "quota" || has_quotas {
             mistakes.add(error.field(), error.problem());
         }
     }
-    let policy = parts.build().ok()?;
+    let policy = build.ok()?;
     let cost = rule.cost.0.unwrap_or(1);
     // The rule says nothing of other units.
     if let Err(problem) = policy.costs_of(&cost.into(), Some(1)) {
