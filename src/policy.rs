@@ -17,7 +17,7 @@ mod parts;
 pub use self::outage::{Lost, Outage, Recovery};
 
 pub(crate) use self::parts::{PolicyParts, name_problem};
-use self::parts::{default_guard, is_concurrent};
+use self::parts::default_guard;
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///
@@ -25,6 +25,8 @@ use self::parts::{default_guard, is_concurrent};
 #[derive(Debug, Clone)]
 pub struct Policy {
     pub(crate) parts: PolicyParts,
+    /// Every request reads it.
+    lease: Option<Duration>,
     pub(crate) label: Arc<str>,
     unit_names: UnitNames,
     /// The most that one request may cost in each unit.
@@ -104,7 +106,7 @@ impl Policy {
 
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
-        self.quotas().iter().find(is_concurrent).map(Quota::window)
+        self.lease
     }
 
     /// The names of the units that the quotas count, requests first.

@@ -160,6 +160,7 @@ impl PolicyParts {
                 Some(name) => name.as_str().into(),
                 None => label(&self.quotas).into(),
             },
+            lease: (self.quotas.iter().find(is_concurrent)).map(Quota::window),
             unit_names,
             largest_costs,
             counters,
@@ -175,7 +176,7 @@ impl PolicyParts {
     }
 }
 
-pub(super) fn is_concurrent(quota: &&Quota) -> bool {
+fn is_concurrent(quota: &&Quota) -> bool {
     quota.unit_name() == CONCURRENT
 }
 
