@@ -16,8 +16,8 @@ mod parts;
 
 pub use self::outage::{Lost, Outage, Recovery};
 
-pub(crate) use self::parts::{PolicyParts, name_problem};
 use self::parts::default_guard;
+pub(crate) use self::parts::{PolicyParts, name_problem};
 
 /// Quotas that hold jointly for a key, with a name, and the bounds on waiting.
 ///

@@ -35,15 +35,20 @@ pub struct Acquire {
     handle: Option<Arc<Handle>>,
     /// Empty if the request has none.
     pub(crate) key: Key,
-    /// The reason, if an extractor has found none.
-    pub(crate) no_key: Option<Box<NoKey>>,
     pub(crate) cost: Cost,
     pub(crate) rank: Rank,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// The place that it had in the queue when it got a permit that expired.
-    former: Option<Box<Position>>,
-    joined: Option<Box<Waiting>>,
+    pub(crate) progress: Progress,
+}
+
+pub(crate) enum Progress {
+    New,
+    /// An extractor has found no key.
+    NoKey(Box<NoKey>),
+    /// It has the place in the queue that it had when it got a permit that expired.
+    Again(Box<Position>),
+    Joined(Box<Waiting>),
 }
 
 impl Acquire {
@@ -52,20 +57,18 @@ impl Acquire {
         Self {
             handle: Some(handle),
             key,
-            no_key: None,
             cost: Cost::default(),
             rank: Rank::default(),
             max_wait: None,
             deadline: None,
-            former: None,
-            joined: None,
+            progress: Progress::New,
         }
     }
 
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
         let place = expired.handle.former_place(expired.granted.place);
-        self.former = Some(Box::new(place));
+        self.progress = Progress::Again(Box::new(place));
         expired.handle.forfeit(&expired.key, expired.granted);
         (self.handle, self.key) = (Some(expired.handle), expired.key);
     }
@@ -280,7 +283,7 @@ impl Acquire {
         granted: impl FnOnce(Permit) -> T,
         refused: impl FnOnce(&Self, Cause) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        if self.joined.is_none() {
+        if !matches!(self.progress, Progress::Joined(_)) {
             match self.start() {
                 Ok(Some(departs)) => return Poll::Ready(Ok(granted(self.permit(departs)))),
                 Ok(None) => {}
@@ -297,9 +300,9 @@ impl Acquire {
     #[inline(always)]
     fn start(&mut self) -> Result<Option<Granted>, Cause> {
         let (handle, key, now) = (self.handle(), &self.key, Instant::now());
-        let place = match self.former.as_deref() {
-            None => Position::new(now, &self.rank),
-            Some(former) => *former,
+        let place = match &self.progress {
+            Progress::Again(former) => **former,
+            _ => Position::new(now, &self.rank),
         };
         let current = handle.load();
         let span = current.telemetry.begin(key, self.cost.requests());
@@ -323,7 +326,7 @@ impl Acquire {
             Ok(mut waiting) => {
                 waiting.span = span;
                 drop(current);
-                self.joined = Some(Box::new(waiting));
+                self.progress = Progress::Joined(Box::new(waiting));
                 Ok(None)
             }
             Err(cause) => {
@@ -337,11 +340,13 @@ impl Acquire {
     /// Polls a request that has joined the queue.
     #[cold]
     fn poll_joined(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Cause>> {
-        let joined = self.joined.as_mut().expect("it waits");
+        let Progress::Joined(joined) = &mut self.progress else {
+            unreachable!("it has joined");
+        };
         let _entered = joined.span.enter();
         let result = ready!(Pin::new(&mut **joined).poll(cx));
         let (arrival, span) = (joined.place.arrival, mem::take(&mut joined.span));
-        self.joined = None;
+        self.progress = Progress::New;
         let current = self.handle().load();
         Poll::Ready(match result {
             Ok(granted) => {
@@ -363,8 +368,10 @@ impl Acquire {
     #[inline]
     fn cost_under(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
         if self.key.as_str().is_empty() {
-            let no_key = self.no_key.as_deref().cloned();
-            return Err(no_key.map_or(Cause::EmptyKey, Cause::NoKey));
+            return Err(match &self.progress {
+                Progress::NoKey(no_key) => Cause::NoKey((**no_key).clone()),
+                _ => Cause::EmptyKey,
+            });
         }
         if let Some(problem) = self.rank.share.as_ref().and_then(Share::problem) {
             return Err(Cause::InvalidShare(problem));

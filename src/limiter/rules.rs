@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Kind, Limiter};
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, Progress};
 use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
@@ -150,12 +150,12 @@ impl Limiter {
         if costs.of_unit(REQUESTS).is_none() && cost != 1 {
             costs.set(REQUESTS, cost);
         }
-        let (key, no_key) = match key {
-            Ok(key) => (key, None),
-            Err(no_key) => ("".into(), Some(no_key.into())),
+        let (key, progress) = match key {
+            Ok(key) => (key, Progress::New),
+            Err(no_key) => ("".into(), Progress::NoKey(no_key.into())),
         };
         let mut acquire = Acquire::new(handle, key).cost(costs);
-        acquire.no_key = no_key;
+        acquire.progress = progress;
         acquire.rank.priority = options.priority.unwrap_or_default();
         acquire.rank.share = options.share;
         Some(acquire)
