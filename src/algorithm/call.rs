@@ -49,16 +49,16 @@ pub struct Grant {
     pub requests: u32,
 }
 
-/// How requests ask for departures.
+/// How requests ask for departures. Calls of scripts have these numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Requests that are not granted wait: the demand is kept.
     #[default]
-    Wait,
+    Wait = 0,
     /// Requests depart now or not at all: no demand is kept.
-    Try,
+    Try = 1,
     /// Nothing is recorded.
-    Peek,
+    Peek = 2,
 }
 
 /// One process asks for the departures of its requests for one key.

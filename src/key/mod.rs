@@ -132,8 +132,8 @@ impl AsRef<str> for Key {
 /// A tuple of two to four extractors joins their keys by `|`. A `|` or a backslash within a part gets a
 /// backslash before it, so that different parts never give the same key.
 ///
-/// The first part that refuses the request, or has an empty key, decides the reason for the refusal. If no part
-/// refuses the request and one exempts it, it is exempt.
+/// The first part that refuses the request, or has an empty key, decides the reason for the refusal. A missing credential
+/// and an error of the server go before other reasons. If no part refuses the request and one exempts it, it is exempt.
 ///
 /// ```
 /// use tower_throttle::key::{self, Extracted, KeyExtractor};
