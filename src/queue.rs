@@ -46,6 +46,13 @@ const RETRY: Duration = Duration::from_millis(50);
 /// A store that has refused to renew a lease is asked again after so long.
 const REFUSED: Duration = Duration::from_secs(1);
 
+/// The place of a request in its queue: when it arrived, and a number that orders requests of the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    pub(crate) number: u64,
+}
+
 /// The requests of one key, by arrival, and the call to the store on their behalf.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
@@ -55,7 +62,7 @@ pub(crate) struct Queue {
     tries: Requests,
     /// The requests that have a turn.
     departing: Departures,
-    failed: BTreeMap<u64, Refusal>,
+    failed: BTreeMap<Arrival, Refusal>,
     calls: Calls,
     /// The report of the next call.
     unsent: Corrections,
@@ -106,8 +113,8 @@ struct Sent {
     number: u64,
     mode: Mode,
     demand: Demand,
-    /// Requests behind this place joined later.
-    last_place: u64,
+    /// Requests behind this one joined later.
+    last: Option<Arrival>,
     settlements: Vec<Settlement>,
     /// The units in progress.
     places: u32,
@@ -170,14 +177,13 @@ pub(crate) struct Standing {
 }
 
 /// Boxed, as the nodes of a map are partly empty.
-type Requests = BTreeMap<u64, Box<Request>>;
+type Requests = BTreeMap<Arrival, Box<Request>>;
 
 /// A request that waits or has a turn.
 #[derive(Debug, Clone)]
 struct Request {
     mode: Mode,
     cost: Costs,
-    arrival: Instant,
     /// It fails if it cannot depart by then.
     bound: Option<Instant>,
     /// It has lost a turn and was not polled since.
@@ -240,18 +246,11 @@ impl Turn {
 
 impl Queue {
     /// Adds a request that waits, or that departs at once or not at all.
-    pub(crate) fn join(
-        &mut self,
-        mode: Mode,
-        place: u64,
-        cost: Costs,
-        arrival: Instant,
-        bound: Option<Instant>,
-    ) {
+    pub(crate) fn join(&mut self, mode: Mode, place: Arrival, cost: Costs, bound: Option<Instant>) {
+        let arrival = place.at;
         let request = Box::new(Request {
             mode,
             cost,
-            arrival,
             bound,
             has_missed: false,
             waker: None,
@@ -272,16 +271,6 @@ impl Queue {
         } else if self.counters.place().is_some() {
             self.call_at(arrival + ANNOUNCE);
         }
-    }
-
-    /// The first place from this one on that no request has.
-    pub(crate) fn first_free(&self, from: u64) -> u64 {
-        let is_taken = |place: &u64| {
-            let has_turn = self.departing.requests.contains_key(place);
-            let waits = self.waiting.contains_key(place) || self.tries.contains_key(place);
-            has_turn || waits || self.failed.contains_key(place)
-        };
-        (from..).find(|place| !is_taken(place)).unwrap_or(from)
     }
 
     /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
@@ -331,7 +320,7 @@ impl Queue {
     }
 
     /// Takes a request out that has no turn.
-    fn take(&mut self, place: u64) -> Option<Box<Request>> {
+    fn take(&mut self, place: Arrival) -> Option<Box<Request>> {
         let waiting = self.waiting.remove(&place);
         waiting.or_else(|| self.tries.remove(&place))
     }
@@ -503,7 +492,7 @@ impl Queue {
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         let last = self.without_turn(mode).last_key_value();
-        let last_place = last.map_or(0, |(&place, _)| place);
+        let last = last.map(|(&place, _)| place);
         let places = self.places_in_use();
         let holding = Holding {
             units: places,
@@ -519,7 +508,7 @@ impl Queue {
             number,
             mode,
             demand: demand.clone(),
-            last_place,
+            last,
             settlements: corrections.settlements.clone(),
             places,
             is_fallback: outage.is_some(),
@@ -539,8 +528,8 @@ impl Queue {
             true => (Mode::Try, &self.tries),
             false => (Mode::Wait, &self.waiting),
         };
-        let requests = asked.values();
-        let requests = requests.map(|request| (request.arrival, request.cost));
+        let requests = asked.iter();
+        let requests = requests.map(|(place, request)| (place.at, request.cost));
         (mode, Demand::with_arrivals(requests, arrived))
     }
 
@@ -580,7 +569,7 @@ impl Queue {
                 self.latest.last = answer.expected.first().copied();
                 // If all that the demand describes are granted, the others were not asked for yet.
                 if requests < sent.demand.requests() || self.is_paused(now) {
-                    self.fail_tries(sent.last_place, &Refusal::Limited(self.latest));
+                    self.fail_tries(sent.last, &Refusal::Limited(self.latest));
                 }
             }
             Mode::Wait | Mode::Peek => {
@@ -593,7 +582,7 @@ impl Queue {
                     self.departing.woken.extend(woken);
                 }
                 if !self.waiting.is_empty() {
-                    self.fail_tries(u64::MAX, &Refusal::Limited(self.latest));
+                    self.fail_tries(None, &Refusal::Limited(self.latest));
                 }
             }
         }
@@ -652,7 +641,7 @@ impl Queue {
     }
 
     /// Gives a turn to a request. Returns false if the request fails, as its bound is earlier.
-    fn give(&mut self, mode: Mode, place: u64, turn: Turn) -> bool {
+    fn give(&mut self, mode: Mode, place: Arrival, turn: Turn) -> bool {
         let Entry::Occupied(entry) = self.without_turn(mode).entry(place) else {
             return false;
         };
@@ -721,7 +710,7 @@ impl Queue {
         for (&place, request) in &self.waiting {
             let cost = Units::from(request.cost).total();
             units += cost;
-            let Some(bound) = request.bound.filter(|_| place <= sent.last_place) else {
+            let Some(bound) = request.bound.filter(|_| Some(place) <= sent.last) else {
                 continue;
             };
             // The last point that is not behind this request: its estimate is never late.
@@ -742,9 +731,11 @@ impl Queue {
         }
     }
 
-    /// Fails the requests up to this place that do not wait.
-    fn fail_tries(&mut self, last: u64, refusal: &Refusal) {
-        while let Some((&place, _)) = self.tries.range(..=last).next() {
+    /// Fails the requests that do not wait, up to this one if it is named.
+    fn fail_tries(&mut self, last: Option<Arrival>, refusal: &Refusal) {
+        while let Some((&place, _)) = self.tries.first_key_value()
+            && last.is_none_or(|last| place <= last)
+        {
             self.fail(place, refusal.clone());
         }
     }
@@ -792,7 +783,7 @@ impl Queue {
         }
         if error.is_conflict() {
             // Only requests that wait are asked for again.
-            self.fail_tries(u64::MAX, &Refusal::Store(error.clone()));
+            self.fail_tries(None, &Refusal::Store(error.clone()));
         }
         if is_unknown {
             self.unsent.has_lost(sent.number);
@@ -832,7 +823,7 @@ impl Queue {
             return;
         }
         self.calls.next = None;
-        self.fail_tries(u64::MAX, &Refusal::Store(error.clone()));
+        self.fail_tries(None, &Refusal::Store(error.clone()));
         if self.waiting.is_empty() {
             self.forget();
         }
@@ -848,13 +839,13 @@ impl Queue {
     fn fail_where(&mut self, fails: impl Fn(&Request) -> bool, refusal: &Refusal) {
         let all = self.waiting.iter().chain(&self.tries);
         let failing = all.filter(|(_, request)| fails(request));
-        let failing: Vec<u64> = failing.map(|(&place, _)| place).collect();
+        let failing: Vec<Arrival> = failing.map(|(&place, _)| place).collect();
         for place in failing {
             self.fail(place, refusal.clone());
         }
     }
 
-    fn fail(&mut self, place: u64, refusal: Refusal) {
+    fn fail(&mut self, place: Arrival, refusal: Refusal) {
         if let Some(request) = self.take(place) {
             self.departing.woken.extend(request.waker);
             self.failed.insert(place, refusal);
@@ -862,7 +853,7 @@ impl Queue {
     }
 
     /// The next step of the request in this place.
-    pub(crate) fn poll(&mut self, place: u64, now: Instant, waker: &Waker) -> Step {
+    pub(crate) fn poll(&mut self, place: Arrival, now: Instant, waker: &Waker) -> Step {
         let Some(Departing { request, turn }) = self.departing.requests.get_mut(&place) else {
             return self.poll_without_turn(place, now, waker);
         };
@@ -891,7 +882,7 @@ impl Queue {
         Step::Depart(turn, self.latest)
     }
 
-    fn poll_without_turn(&mut self, place: u64, now: Instant, waker: &Waker) -> Step {
+    fn poll_without_turn(&mut self, place: Arrival, now: Instant, waker: &Waker) -> Step {
         let waiting = self.waiting.get_mut(&place);
         let Some(request) = waiting.or_else(|| self.tries.get_mut(&place)) else {
             let refusal = self.failed.remove(&place);
@@ -899,11 +890,11 @@ impl Queue {
         };
         request.has_missed = false;
         let out = self.out.as_ref();
-        let outage = out.map(|(since, error)| ((*since).max(request.arrival) + OUTAGE_WAIT, error));
+        let outage = out.map(|(since, error)| ((*since).max(place.at) + OUTAGE_WAIT, error));
         // The first answer says whether an early bound can be kept.
         let soonest = match self.latest.reset {
-            None => request.arrival + FIRST_ANSWER,
-            Some(_) => request.arrival,
+            None => place.at + FIRST_ANSWER,
+            Some(_) => place.at,
         };
         let bound = request.bound.map(|bound| bound.max(soonest));
         let bound = bound.or(outage.map(|(until, _)| until));
@@ -931,8 +922,8 @@ impl Queue {
 
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
     /// ones wait again.
-    fn replace(&mut self, loses: impl Fn(u64, &Departing) -> bool, now: Instant) {
-        let mut displaced: HashMap<(Mode, Costs), VecDeque<u64>> = HashMap::new();
+    fn replace(&mut self, loses: impl Fn(Arrival, &Departing) -> bool, now: Instant) {
+        let mut displaced: HashMap<(Mode, Costs), VecDeque<Arrival>> = HashMap::new();
         for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
             let Some(it) = self.departing.requests.get_mut(&place) else {
                 continue;
@@ -974,7 +965,7 @@ impl Queue {
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
-    pub(crate) fn leave(&mut self, place: u64, now: Instant) -> bool {
+    pub(crate) fn leave(&mut self, place: Arrival, now: Instant) -> bool {
         let departing = self.departing.requests.remove(&place);
         match &departing {
             Some(it) => self.pass_on(Mode::Wait, *it.turn, now),
@@ -985,7 +976,7 @@ impl Queue {
     }
 
     /// The first turn of this cost whose request has not departed.
-    pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(u64, Turn)> {
+    pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(Arrival, Turn)> {
         let departing = self.departing.requests.iter();
         let turns = departing.map(|(&place, it)| (place, *it.turn));
         let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
@@ -1002,7 +993,7 @@ impl Queue {
     }
 
     /// A request that has a turn loses it, and waits in its place.
-    fn wait_again(&mut self, place: u64) {
+    fn wait_again(&mut self, place: Arrival) {
         if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&place) {
             self.departing.woken.extend(request.waker.take());
             self.without_turn(request.mode).insert(place, request);

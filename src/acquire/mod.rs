@@ -330,7 +330,7 @@ impl Acquire {
                 Ok(None)
             }
             Err(cause) => {
-                let waited = now - place.arrival;
+                let waited = now - place.arrival.at;
                 (current.telemetry).ended(span, key, cause.outcome(), waited, None);
                 Err(cause)
             }
@@ -345,7 +345,7 @@ impl Acquire {
         };
         let _entered = joined.span.enter();
         let result = ready!(Pin::new(&mut **joined).poll(cx));
-        let (arrival, span) = (joined.place.arrival, mem::take(&mut joined.span));
+        let (arrival, span) = (joined.place.arrival.at, mem::take(&mut joined.span));
         self.progress = Progress::New;
         let current = self.handle().load();
         Poll::Ready(match result {
@@ -389,7 +389,7 @@ impl Acquire {
         now: Instant,
     ) -> Result<Waiting, Cause> {
         let (handle, key) = (self.handle(), &self.key);
-        let bound = self.bound(&current.policy, place.arrival);
+        let bound = self.bound(&current.policy, place.arrival.at);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
@@ -407,7 +407,7 @@ impl Acquire {
                 handle.join(mode, key, (&self.cost, &self.rank), place, bound)
             }
         };
-        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival))
+        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival.at))
     }
 
     /// The time by which a request has to depart that arrived at this time.

@@ -28,7 +28,7 @@ use crate::key::Key;
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
-use crate::queue::{CounterSet, Queue, Refusal, Standing, Turn};
+use crate::queue::{Arrival, CounterSet, Queue, Refusal, Standing, Turn};
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Call, Operation};
 use crate::telemetry::{self, Telemetry};
@@ -53,8 +53,8 @@ pub(crate) struct Handle {
     /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
     pub(super) ranked: AtomicUsize,
-    /// The last place that was given to a request that waits; changed while the queues are locked.
-    last_place: AtomicU64,
+    /// How many requests have joined a queue.
+    joined: AtomicU64,
     pub(crate) denials: Denials,
     seen: Seen,
     /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
@@ -90,13 +90,11 @@ pub(crate) struct Granted {
 /// The place of a request in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position {
-    /// Requests of the same lane with lower numbers are ahead of it; 0 if it was in no queue. It is the time of the
-    /// arrival, in nanoseconds, or a little more.
-    pub(super) number: u64,
+    /// The requests of the same lane that arrived earlier are ahead of it. Its number is 0 if it was in no queue.
+    pub(crate) arrival: Arrival,
     pub(super) priority: Priority,
     /// The number of its share.
     pub(super) flow: u64,
-    pub(crate) arrival: Instant,
 }
 
 impl Granted {
@@ -110,12 +108,11 @@ impl Granted {
 impl Position {
     /// A new place.
     #[inline]
-    pub(crate) fn new(arrival: Instant, rank: &Rank) -> Self {
+    pub(crate) fn new(at: Instant, rank: &Rank) -> Self {
         Self {
-            number: 0,
+            arrival: Arrival { at, number: 0 },
             priority: rank.priority,
             flow: rank.flow().id,
-            arrival,
         }
     }
 }
@@ -133,7 +130,7 @@ impl Handle {
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
-            last_place: AtomicU64::new(0),
+            joined: AtomicU64::new(0),
             denials: Denials::new(denials),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
@@ -253,7 +250,7 @@ impl Handle {
             remaining: Remaining::new(policy.units(), attempt.remaining),
             reset: attempt.reset.saturating_sub(at),
             place,
-            waited: now - place.arrival,
+            waited: now - place.arrival.at,
             held: Place::default(),
         }))
     }
@@ -289,7 +286,7 @@ impl Handle {
             let cost = current.policy.costs_of(cost, None);
             let cost = cost.map_err(|_| Refusal::TooCostly)?;
             let most = current.policy.max_waiting();
-            let most = most.filter(|_| mode == Mode::Wait && place.number == 0);
+            let most = most.filter(|_| mode == Mode::Wait && place.arrival.number == 0);
             if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
                 let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
                 if waiting >= most {
@@ -316,14 +313,10 @@ impl Handle {
             }
             current.count(&mut locked);
             (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
-            if place.number == 0 {
-                place.number = self.next_place(place.arrival);
-            }
-            // Another request may have arrived at the same time.
-            place.number = locked.first_free(place.number);
+            place.arrival = self.numbered(place.arrival);
             // Its share may have been combined with others.
             place.flow = queue.flow;
-            locked.join(mode, place.number, cost, place.arrival, bound);
+            locked.join(mode, place.arrival, cost, bound);
             let level = rank.priority.level();
             let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
             if level < Priority::Normal.level() || is_guaranteed {
@@ -345,16 +338,16 @@ impl Handle {
 
     /// The place of a request that had a permit, and waits once more.
     pub(crate) fn former_place(&self, place: Position) -> Position {
-        let number = place.number.max(self.dispatcher.nanos(place.arrival));
-        Position { number, ..place }
+        let arrival = self.numbered(place.arrival);
+        Position { arrival, ..place }
     }
 
-    /// A place behind all that were given before.
-    fn next_place(&self, arrival: Instant) -> u64 {
-        let last = self.last_place.load(Ordering::Relaxed);
-        let next = self.dispatcher.nanos(arrival).max(last + 1);
-        self.last_place.store(next, Ordering::Relaxed);
-        next
+    /// Numbers a request that was in no queue yet, behind those that arrived at the same time.
+    fn numbered(&self, mut arrival: Arrival) -> Arrival {
+        if arrival.number == 0 {
+            arrival.number = self.joined.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        arrival
     }
 
     /// The queue of requests like this one.

@@ -166,10 +166,10 @@ impl Future for Waiting {
         let dispatcher = &queue.handle.dispatcher;
         loop {
             let now = Instant::now();
-            let step = queue.update(|queue| queue.poll(place.number, now, cx.waker()));
+            let step = queue.update(|queue| queue.poll(place.arrival, now, cx.waker()));
             match step {
                 Step::Depart(turn, standing) => {
-                    this.place.number = 0;
+                    this.place.arrival.number = 0;
                     queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
@@ -179,12 +179,12 @@ impl Future for Waiting {
                         remaining: standing.remaining,
                         reset: until(standing.reset, turn.from).as_micros() as u64,
                         place,
-                        waited: now.saturating_duration_since(place.arrival),
+                        waited: now.saturating_duration_since(place.arrival.at),
                         held,
                     }));
                 }
                 Step::Fail(refusal) => {
-                    this.place.number = 0;
+                    this.place.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
@@ -206,13 +206,13 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let (queue, now) = (&self.queue, Instant::now());
         (self.current.telemetry).waiting(&queue.key, self.place.priority, -1.0);
-        if self.place.number == 0 {
+        if self.place.arrival.number == 0 {
             return;
         }
-        if queue.update(|queue| queue.leave(self.place.number, now)) {
+        if queue.update(|queue| queue.leave(self.place.arrival, now)) {
             queue.handle.denials.forget(Some(&queue.key));
         }
-        let waited = now.saturating_duration_since(self.place.arrival);
+        let waited = now.saturating_duration_since(self.place.arrival.at);
         let span = std::mem::take(&mut self.span);
         let current = queue.handle.load();
         (current.telemetry).ended(span, &queue.key, Outcome::Cancelled, waited, None);

@@ -51,8 +51,7 @@ pub(crate) struct Dispatcher {
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
-    /// Leases are renewed at multiples of a part of them since then, so that keys share calls. Places in queues are times
-    /// since then.
+    /// Leases are renewed at multiples of a part of them since then, so that keys share calls.
     started: Instant,
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
@@ -132,11 +131,6 @@ impl Dispatcher {
         let steps = latest.as_nanos() / (lease / 3).as_nanos().max(1);
         let renew = self.started + (lease / 3).saturating_mul(steps as u32);
         Some(Lease { until, renew })
-    }
-
-    /// The nanoseconds until this moment, at least 1.
-    fn nanos(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.started).as_nanos() as u64 + 1
     }
 
     /// A number that no other batch, flight or queue has.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Request, Turn, Woken};
+use super::{Arrival, Request, Turn, Woken};
 use crate::algorithm::Mode;
 
 /// So many requests whose turn has come may depart at the same time, as tasks on several threads run in parallel. The
@@ -23,7 +23,7 @@ const SHORTEST_STALL: Duration = Duration::from_micros(100);
 /// The requests that have a turn, by their places.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Departures {
-    pub(super) requests: BTreeMap<u64, Departing>,
+    pub(super) requests: BTreeMap<Arrival, Departing>,
     pub(super) stall: Stall,
     /// The tasks to wake once the queue is unlocked, also those of other requests.
     pub(super) woken: Woken,
@@ -33,7 +33,7 @@ pub(super) struct Departures {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Stall {
     /// Requests from this place on are blocked.
-    blocked_from: Option<u64>,
+    blocked_from: Option<Arrival>,
     /// When to look again whether requests depart.
     pub(super) check: Option<Instant>,
     has_departed: bool,
@@ -54,7 +54,7 @@ pub(super) struct Departing {
 
 impl Departures {
     /// A request gets a turn. It lets those before it depart first.
-    pub(super) fn insert(&mut self, place: u64, departing: Departing) {
+    pub(super) fn insert(&mut self, place: Arrival, departing: Departing) {
         self.requests.insert(place, departing);
         let from = self.stall.blocked_from;
         self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
@@ -62,7 +62,7 @@ impl Departures {
 
     /// The request in this place departs now. Fails, and nothing departs, with the turn of a request before it that has
     /// missed it.
-    pub(super) fn depart(&mut self, place: u64, now: Instant) -> Result<(), Turn> {
+    pub(super) fn depart(&mut self, place: Arrival, now: Instant) -> Result<(), Turn> {
         let (stall, mut is_first) = (&mut self.stall, true);
         for (&place, before) in self.requests.range(..place) {
             if stall.is_late(place, before, now) {
@@ -154,12 +154,12 @@ impl Departures {
 }
 
 impl Stall {
-    pub(super) fn blocks(&self, place: u64) -> bool {
+    pub(super) fn blocks(&self, place: Arrival) -> bool {
         self.blocked_from.is_some_and(|from| place >= from)
     }
 
     /// Returns true if a request has missed its turn, and may get another one.
-    pub(super) fn is_late(&self, place: u64, it: &Departing, now: Instant) -> bool {
+    pub(super) fn is_late(&self, place: Arrival, it: &Departing, now: Instant) -> bool {
         it.turn.until < now && (!it.request.has_missed || self.blocks(place))
     }
 }

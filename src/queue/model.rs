@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom as _;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use self::world::{Claim, Setup, World};
-use super::{Queue, Request, Turn};
+use super::{Arrival, Queue, Request, Turn};
 
 mod steps;
 mod world;
@@ -20,10 +20,9 @@ mod world;
 impl Queue {
     /// The model compares queues without their tasks and the reasons of failures.
     fn state(&self) -> impl PartialEq + Hash {
-        let request = |place: u64, request: &Request, turn: Option<Turn>| {
+        let request = |place: Arrival, request: &Request, turn: Option<Turn>| {
             let asks = (place, request.mode, request.cost);
-            let times = (request.arrival, request.bound);
-            (asks, times, request.has_missed, turn)
+            (asks, request.bound, request.has_missed, turn)
         };
         let waiting = self.waiting.iter().chain(&self.tries);
         let waiting = waiting.map(|(&place, it)| request(place, it, None));

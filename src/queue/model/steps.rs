@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::world::*;
 use crate::algorithm::{Command, Costs, Mode, Origin, Strict, Take, Units};
 use crate::error::StoreError;
-use crate::queue::{self, Answer, Departing, Lease, Standing, Turn};
+use crate::queue::{self, Answer, Arrival, Departing, Lease, Standing, Turn};
 
 /// How long a process is stopped, and how long a pause lasts, in ticks.
 const STOP: u64 = 4;
@@ -338,14 +338,15 @@ impl World {
     fn join(&mut self, setup: &Setup, nth: usize) {
         let (now, (p, kind)) = (self.now(), setup.requests[nth]);
         let queue = &mut self.processes[p].queue;
-        let place = nth as u64 + 1;
+        let (at, number) = (now, nth as u64);
+        let place = Arrival { at, number };
         let (mode, bound) = match kind {
             Kind::Waits => (Mode::Wait, None),
             Kind::Bounded => (Mode::Wait, Some(now + TICK * BOUND)),
             Kind::Tries => (Mode::Try, None),
         };
         let cost = setup.cost(nth) as u32;
-        queue.join(mode, place, cost.into(), now, bound);
+        queue.join(mode, place, cost.into(), bound);
         self.requests[nth] = Request::Joined {
             place,
             is_awake: true,
@@ -372,7 +373,7 @@ impl World {
                     if setup.fault == "requeues-behind-others"
                         && let Some(request) = queue.waiting.remove(&place)
                     {
-                        place += 10;
+                        place.number += 10;
                         queue.waiting.insert(place, request);
                     }
                 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::steps::Step;
 use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
 use crate::queue::departures::Departing;
-use crate::queue::{CounterSet, FIRST_ANSWER, Queue};
+use crate::queue::{Arrival, CounterSet, FIRST_ANSWER, Queue};
 use crate::quota::{CONCURRENT, Quota};
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
@@ -168,7 +168,7 @@ pub(super) enum Request {
     New,
     /// It waits in its queue, and is polled if it is awake or its timer has passed.
     Joined {
-        place: u64,
+        place: Arrival,
         is_awake: bool,
         timer: Option<Instant>,
     },
@@ -181,7 +181,7 @@ pub(super) enum Request {
 
 impl Process {
     /// Whether a request that sleeps until a time is woken for its turn, or for its bound. Else calls serve it.
-    fn wakes(&self, place: u64, timer: Option<Instant>, is_served: bool) -> bool {
+    fn wakes(&self, place: Arrival, timer: Option<Instant>, is_served: bool) -> bool {
         let (queue, is_in_time) = (&self.queue, |at| timer.is_some_and(|timer| timer <= at));
         if let Some(Departing { turn, .. }) = queue.departing.requests.get(&place) {
             return match queue.departing.stall.blocks(place) {
@@ -191,7 +191,7 @@ impl Process {
         }
         let request = queue.waiting.get(&place).or(queue.tries.get(&place));
         request.is_some_and(|it| match it.bound {
-            Some(bound) => is_in_time(bound.max(it.arrival + FIRST_ANSWER)),
+            Some(bound) => is_in_time(bound.max(place.at + FIRST_ANSWER)),
             None => is_served || timer.is_some(),
         })
     }
