@@ -646,11 +646,7 @@ impl Queue {
             return false;
         };
         if entry.get().is_bound_before(&turn) {
-            let standing = Standing {
-                last: Some(turn.from),
-                ..self.latest
-            };
-            self.fail(place, Refusal::Limited(standing));
+            self.fail_until(place, turn.from);
             return false;
         }
         let (request, turn) = (entry.remove(), Box::new(turn));
@@ -702,9 +698,10 @@ impl Queue {
             // The estimates are of other units.
             return;
         }
-        let points = sent.demand.points.iter();
-        let points: SmallVec<[u64; 8]> = points.map(|point| point.units.total()).collect();
-        let known = points.len().saturating_sub(answer.expected.len());
+        let points = sent.demand.points.iter().rev();
+        let last = points.map(|point| point.units.total());
+        let estimates = last.zip(answer.expected.iter().copied().rev());
+        let estimates: SmallVec<[_; 8]> = estimates.collect();
         let mut units = used.total();
         let mut refused = Vec::new();
         for (&place, request) in &self.waiting {
@@ -714,8 +711,8 @@ impl Queue {
                 continue;
             };
             // The last point that is not behind this request: its estimate is never late.
-            let nth = points[known..].partition_point(|&point| point <= units);
-            let expected = nth.checked_sub(1).map(|nth| answer.expected[nth]);
+            let ahead = estimates.iter().find(|(point, _)| *point <= units);
+            let expected = ahead.map(|(_, expected)| *expected);
             if let Some(expected) = expected.filter(|it| *it > bound + answer.uncertainty) {
                 // The requests behind it move up.
                 units -= cost;
@@ -723,12 +720,17 @@ impl Queue {
             }
         }
         for (place, expected) in refused {
-            let standing = Standing {
-                last: Some(expected),
-                ..self.latest
-            };
-            self.fail(place, Refusal::Limited(standing));
+            self.fail_until(place, expected);
         }
+    }
+
+    /// Fails a request that could depart then.
+    fn fail_until(&mut self, place: Arrival, expected: Instant) {
+        let standing = Standing {
+            last: Some(expected),
+            ..self.latest
+        };
+        self.fail(place, Refusal::Limited(standing));
     }
 
     /// Fails the requests that do not wait, up to this one if it is named.

@@ -13,7 +13,7 @@ use crate::clock::{Offset, StoreClock};
 use crate::cost::Remaining;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::queue::{Answer, Standing, Turn};
+use crate::queue::{Answer, Lease, Standing, Turn};
 use crate::store::Answered;
 use crate::telemetry;
 
@@ -31,15 +31,24 @@ impl Sent {
     }
 
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
-    fn in_local_time(&self, taken: &Taken, offset: &Offset, now: Instant) -> Answer {
+    fn in_local_time(
+        &self,
+        taken: &Taken,
+        offset: &Offset,
+        lease: Option<Lease>,
+        now: Instant,
+    ) -> Answer {
         let guard = self.guard;
+        let leased = lease.filter(|_| !self.is_fallback);
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
             let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
+            let until = until.min(from.max(now) + 2 * guard);
             let turn = Turn {
                 from,
-                until: until.min(from.max(now) + 2 * guard),
-                recorded: grant.recorded,
+                until: leased.map_or(until, |lease| until.min(lease.until)),
+                // Nothing that the fallback store has granted is returned to the store.
+                recorded: if self.is_fallback { 0 } else { grant.recorded },
                 counters: self.counters,
                 units: Costs::default(),
                 guard,
@@ -55,7 +64,7 @@ impl Sent {
             expected: taken.expected.iter().map(|&at| offset.latest(at)).collect(),
             uncertainty: offset.uncertainty(),
             next_call,
-            lease: None,
+            lease,
             standing: Standing {
                 remaining: Remaining::new(self.policy.units(), taken.remaining),
                 reset: Some(offset.latest(taken.reset)),
@@ -125,7 +134,7 @@ impl Dispatcher {
         match flight {
             Flight::Ping(shard, key) => match self.outage(shard) {
                 Some(error) => self.out(shard, &key, &error, true),
-                None => Handle::each_queue(self, |queue| self.touch(queue)),
+                None => Handle::each_queue(self, |queue| queue.update(|_| {})),
             },
             Flight::Call(_, sent) => {
                 let error = StoreError::new("the answer was lost").outcome_unknown();
@@ -178,26 +187,20 @@ impl Dispatcher {
                 self.lost(Flight::Call(0, vec![sent]));
                 continue;
             }
-            let mut answer = sent.in_local_time(&taken, &offset, now);
-            answer.lease = self.lease(&sent.policy, sent.begun);
-            if shard.is_some() {
-                if let Some(lease) = answer.lease {
-                    let turns = answer.turns.iter_mut();
-                    turns.for_each(|(turn, _)| turn.until = turn.until.min(lease.until));
+            let lease = self.lease(&sent.policy, sent.begun);
+            let answer = sent.in_local_time(&taken, &offset, lease, now);
+            if !sent.is_fallback {
+                if lease.is_some() {
                     let reclaimed = taken.occupancy.reclaimed;
                     handle.load().telemetry.reclaimed_places(reclaimed);
                 }
                 handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
             }
-            // Nothing that the fallback store has granted is returned to the store.
-            if shard.is_none() {
-                let turns = answer.turns.iter_mut();
-                turns.for_each(|(turn, _)| turn.recorded = 0);
-            }
-            let first = answer.turns.iter().map(|(turn, _)| turn.until).min();
-            if let Some(until) = first.filter(|&until| until < now) {
+            let first = answer.turns.iter().map(|(turn, _)| turn);
+            let first = first.min_by_key(|turn| turn.until);
+            if let Some(turn) = first.filter(|turn| turn.until < now) {
                 // The answer came too late.
-                sent.queue.missed(sent.guard, until, now);
+                sent.queue.missed(turn, now);
             }
             if sent.gives_back {
                 handle.nudge_others(&sent.queue);

@@ -1,6 +1,5 @@
 //! Calls of the store, until their answers arrive: [`Flight`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -16,7 +15,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::CounterSet;
-use crate::store::{Answered, Call, Operation, Reply};
+use crate::store::{Answered, Call, Operation, Reply, Store};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
 const HORIZON: u64 = 100_000;
@@ -44,6 +43,7 @@ pub(super) struct Sent {
     /// It gives back departures, or places.
     pub(super) gives_back: bool,
     pub(super) clock_sets: u64,
+    pub(super) is_fallback: bool,
 }
 
 impl Dispatcher {
@@ -74,8 +74,9 @@ impl Dispatcher {
     }
 
     pub(super) fn ping(self: &Arc<Self>, shard: u64, key: Key) {
-        let reply = || self.store.ping(&key);
-        self.send(Flight::Ping(shard, key.clone()), reply);
+        self.send(Flight::Ping(shard, key.clone()), move |store| {
+            store.ping(&key)
+        });
     }
 
     /// Looks after the requests of a queue that may depart, and whether its next call is due.
@@ -87,7 +88,7 @@ impl Dispatcher {
         let woken = locked.take_woken();
         drop(locked);
         if let Some(turn) = missed {
-            queue.missed(turn.guard, turn.until, now);
+            queue.missed(&turn, now);
         }
         if lost > 0 {
             let telemetry = &queue.handle.load().telemetry;
@@ -141,7 +142,7 @@ impl Dispatcher {
             let flight = Flight::Call(queues[0].0, sent);
             match &self.embedded {
                 Some(store) => self.finish(flight, begun, Ok(store.answer(&calls))),
-                None => self.send(flight, || self.store.call(calls)),
+                None => self.send(flight, |store| store.call(calls)),
             }
         }
     }
@@ -212,27 +213,28 @@ impl Dispatcher {
             guard: Duration::from_micros(take.guard),
             gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
+            is_fallback: outage.is_some(),
         };
         Some((sent, take))
     }
 
-    /// Calls the store, and awaits the reply in a task of its own.
-    fn send(self: &Arc<Self>, flight: Flight, call: impl FnOnce() -> Reply) {
-        let begun = Instant::now();
-        let called = catch_unwind(AssertUnwindSafe(call));
-        let Ok(reply) = called else {
-            return self.finish(flight, begun, Err(panicked()));
-        };
+    /// Calls the store in a task of its own, which may panic.
+    fn send(
+        self: &Arc<Self>,
+        flight: Flight,
+        call: impl FnOnce(&dyn Store) -> Reply + Send + 'static,
+    ) {
         let number = self.next_number();
         self.schedule.lock().flights.insert(number, flight);
         let landing = Landing {
             dispatcher: self.clone(),
             number,
-            begun,
+            begun: Instant::now(),
             answer: None,
         };
         if let Ok(runtime) = Runtime::try_current() {
             runtime.spawn(async move {
+                let reply = call(&*landing.dispatcher.store);
                 let answer = timeout(LONGEST_CALL, reply).await;
                 landing.land(answer.unwrap_or_else(|_| {
                     Err(StoreError::new("the store did not reply in time").outcome_unknown())
@@ -245,10 +247,6 @@ impl Dispatcher {
 /// How far ahead departures are granted to a process with this round trip, in microseconds.
 pub(super) fn horizon(round_trip: u64) -> u64 {
     HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP)
-}
-
-fn panicked() -> StoreError {
-    StoreError::new("the store panicked").outcome_unknown()
 }
 
 /// Something under way, until its task has the reply or is dropped.
@@ -268,7 +266,8 @@ impl Landing {
 impl Drop for Landing {
     fn drop(&mut self) {
         let flight = self.dispatcher.schedule.lock().flights.remove(&self.number);
-        let panics = std::thread::panicking().then(|| Err(panicked()));
+        let panics = || Err(StoreError::new("the store panicked").outcome_unknown());
+        let panics = std::thread::panicking().then(panics);
         match (flight, self.answer.take().or(panics)) {
             (Some(flight), Some(answer)) => self.dispatcher.finish(flight, self.begun, answer),
             (Some(flight), None) => self.dispatcher.lost(flight),

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -14,7 +13,7 @@ use crate::algorithm::{Flow, level};
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::priority::Priority;
-use crate::queue::{Queue, Refusal, Step};
+use crate::queue::{Queue, Refusal, Step, Turn};
 use crate::snapshot::until;
 use crate::telemetry::{Outcome, Span};
 
@@ -31,7 +30,7 @@ pub(super) struct KeyQueue {
     pub(super) serial: u64,
     queue: Mutex<Queue>,
     /// When the dispatcher is to call for it.
-    scheduled: Mutex<Option<Instant>>,
+    pub(super) scheduled: Mutex<Option<Instant>>,
 }
 
 impl KeyQueue {
@@ -102,15 +101,10 @@ impl KeyQueue {
 
     /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
     pub(crate) fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue) -> T) -> T {
-        let (result, due, woken, is_idle) = {
-            let mut queue = self.queue.lock();
-            let result = change(&mut queue);
-            (result, queue.due(), queue.take_woken(), queue.is_idle())
-        };
-        let is_new = due != *self.scheduled.lock();
-        if is_new {
-            self.handle.dispatcher.touch(self);
-        }
+        let mut queue = self.queue.lock();
+        let result = change(&mut queue);
+        let (woken, is_idle) = (queue.take_woken(), queue.is_idle());
+        self.handle.dispatcher.set_due(self, queue);
         woken.into_iter().for_each(Waker::wake);
         if is_idle {
             self.handle.drop_idle(&self.key);
@@ -118,17 +112,12 @@ impl KeyQueue {
         result
     }
 
-    /// A request was polled too late for its turn, which had ended at `until`.
-    pub(super) fn missed(&self, guard: Duration, until: Instant, now: Instant) {
-        let (handle, late) = (&self.handle, now - until);
-        handle.guard.forfeited(guard, late, now);
+    /// A request was polled too late for its turn.
+    pub(super) fn missed(&self, turn: &Turn, now: Instant) {
+        let (handle, late) = (&self.handle, now - turn.until);
+        handle.guard.forfeited(turn.guard, late, now);
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
-    }
-
-    /// Sets when the dispatcher is to call, and returns when it was to call before.
-    pub(crate) fn scheduled(&self, at: Option<Instant>) -> Option<Instant> {
-        std::mem::replace(&mut self.scheduled.lock(), at)
     }
 }
 
@@ -187,7 +176,7 @@ impl Future for Waiting {
                     this.place.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn) => queue.missed(turn.guard, turn.until, now),
+                Step::Missed(turn) => queue.missed(&turn, now),
                 Step::Wait(until) => {
                     dispatcher.ensure_task();
                     let Some(until) = until else {

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
-use crate::queue::Lease;
+use crate::queue::{Lease, Queue};
 use crate::store::{MemoryStore, Nudge, Store};
 use crate::telemetry::StoreTelemetry;
 
@@ -144,9 +144,11 @@ impl Dispatcher {
     }
 
     /// The next call of a queue may have changed.
-    fn touch(self: &Arc<Self>, queue: &Arc<KeyQueue>) {
-        let locked = queue.lock();
+    fn set_due(self: &Arc<Self>, queue: &Arc<KeyQueue>, locked: MutexGuard<'_, Queue>) {
         let due = locked.due();
+        if due == *queue.scheduled.lock() {
+            return;
+        }
         if let (Some(due), true) = (due, self.embedded.is_some())
             && due <= Instant::now()
         {

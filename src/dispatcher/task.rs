@@ -78,7 +78,7 @@ impl Schedule {
     /// Sets when a queue is due.
     pub(super) fn set(&mut self, queue: &Arc<KeyQueue>, due: Option<Instant>) {
         let serial = queue.serial;
-        if let Some(at) = queue.scheduled(due) {
+        if let Some(at) = std::mem::replace(&mut *queue.scheduled.lock(), due) {
             self.due.remove(&(at, serial));
         }
         if let Some(at) = due {
@@ -92,7 +92,7 @@ impl Schedule {
             && entry.key().0 <= now
         {
             let queue = entry.remove();
-            queue.scheduled(None);
+            *queue.scheduled.lock() = None;
             queues.push(queue);
         }
         (queues, self.outages.take_due(now))
