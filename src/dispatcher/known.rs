@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 use quick_cache::UnitWeighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
 use crate::algorithm::{Costs, Known};
@@ -46,15 +46,8 @@ pub(super) struct Denied {
 
 impl Denials {
     pub(super) fn new(keys: usize) -> Self {
-        let cache = || {
-            Cache::with(
-                keys,
-                keys as u64,
-                UnitWeighter,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            )
-        };
+        let (most, hasher) = (keys as u64, DefaultHashBuilder::default());
+        let cache = || Cache::with(keys, most, UnitWeighter, hasher, Default::default());
         Self {
             forgotten: Mutex::default(),
             keys: (keys > 0).then(cache),
