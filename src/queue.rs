@@ -2,8 +2,8 @@
 //!
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -464,10 +464,8 @@ impl Queue {
         if ended.is_none() {
             return 0;
         }
-        // The store drops them by itself, but for those of a call that it may execute late.
-        if self.places.known < u32::MAX {
-            self.places.known = 0;
-        }
+        // The store drops them by itself.
+        self.places.known = 0;
         self.places.losses += u64::from(self.places.held > 0);
         self.places.held
     }
@@ -925,7 +923,7 @@ impl Queue {
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
     /// ones wait again.
     fn replace(&mut self, loses: impl Fn(Arrival, &Departing) -> bool, now: Instant) {
-        let mut displaced: HashMap<(Mode, Costs), VecDeque<Arrival>> = HashMap::new();
+        let (mut losers, mut kept) = (SmallVec::<[(Mode, Costs); 1]>::new(), Vec::new());
         for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
             let Some(it) = self.departing.requests.get_mut(&place) else {
                 continue;
@@ -933,23 +931,21 @@ impl Queue {
             let (turn, mode) = (*it.turn, it.request.mode);
             let alike = (mode, it.request.cost);
             let is_lost = loses(place, it);
-            let moves = displaced.contains_key(&alike) && turn.is_useful(now);
+            let moves = losers.contains(&alike) && turn.is_useful(now);
             if !is_lost && !moves {
                 continue;
             }
             it.request.has_missed |= is_lost;
             self.wait_again(place);
-            let places = displaced.entry(alike).or_default();
-            places.push_back(place);
             if is_lost {
+                losers.push(alike);
                 self.send_back(&turn, now);
-                continue;
+            } else {
+                kept.push((mode, turn));
             }
-            while let Some(first) = places.pop_front() {
-                if self.give(mode, first, turn) {
-                    break;
-                }
-            }
+        }
+        for (mode, turn) in kept {
+            self.pass_on(mode, turn, now);
         }
         self.departing.release(now);
     }

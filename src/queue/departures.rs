@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{Arrival, Request, Turn, Woken};
@@ -129,24 +128,18 @@ impl Departures {
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
     /// Returns the turn that is left.
     pub(super) fn move_up(&mut self, mut free: Turn, now: Instant) -> Turn {
-        let mut later: SmallVec<[&mut Departing; NEIGHBOURS]> = SmallVec::new();
-        for it in self.requests.values_mut().rev() {
-            let is_alike = it.request.mode == Mode::Wait && it.turn.units == free.units;
-            if !is_alike || !it.turn.is_useful(now) {
-                continue;
-            }
-            if it.turn.from <= free.from {
-                break;
-            }
-            later.push(it);
-        }
-        if !free.is_useful(now) {
-            return free;
-        }
-        for it in later.into_iter().rev() {
-            if it.turn.from > free.from {
-                std::mem::swap(&mut *it.turn, &mut free);
-                self.woken.extend(it.request.waker.take());
+        let units = free.units;
+        let is_alike = |it: &Departing| {
+            it.request.mode == Mode::Wait && it.turn.units == units && it.turn.is_useful(now)
+        };
+        let last = self.requests.values().rev().find(|it| is_alike(it));
+        let is_later = last.is_some_and(|last| last.turn.from > free.from);
+        if is_later && free.is_useful(now) {
+            for it in self.requests.values_mut().filter(|it| is_alike(it)) {
+                if it.turn.from > free.from {
+                    std::mem::swap(&mut *it.turn, &mut free);
+                    self.woken.extend(it.request.waker.take());
+                }
             }
         }
         free
