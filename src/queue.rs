@@ -3,7 +3,6 @@
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -189,13 +188,6 @@ struct Request {
     /// It has lost a turn and was not polled since.
     has_missed: bool,
     waker: Option<Waker>,
-}
-
-impl Request {
-    /// It cannot depart in this turn.
-    fn is_bound_before(&self, turn: &Turn) -> bool {
-        self.bound.is_some_and(|bound| bound < turn.from)
-    }
 }
 
 /// Why a request does not depart.
@@ -626,30 +618,21 @@ impl Queue {
             turn = self.departing.move_up(turn, now);
         }
         loop {
-            let Some((&place, request)) = self.without_turn(mode).first_key_value() else {
+            let Some(first) = self.without_turn(mode).first_entry() else {
                 return Some(turn);
             };
-            if request.cost != turn.units && !request.is_bound_before(&turn) {
+            let (place, request) = (*first.key(), first.get());
+            if request.bound.is_some_and(|bound| bound < turn.from) {
+                self.fail_until(place, turn.from);
+                continue;
+            }
+            if request.cost != turn.units {
                 return Some(turn);
             }
-            if self.give(mode, place, turn) {
-                return None;
-            }
+            let (request, turn) = (first.remove(), Box::new(turn));
+            self.departing.insert(place, Departing { request, turn });
+            return None;
         }
-    }
-
-    /// Gives a turn to a request. Returns false if the request fails, as its bound is earlier.
-    fn give(&mut self, mode: Mode, place: Arrival, turn: Turn) -> bool {
-        let Entry::Occupied(entry) = self.without_turn(mode).entry(place) else {
-            return false;
-        };
-        if entry.get().is_bound_before(&turn) {
-            self.fail_until(place, turn.from);
-            return false;
-        }
-        let (request, turn) = (entry.remove(), Box::new(turn));
-        self.departing.insert(place, Departing { request, turn });
-        true
     }
 
     /// Whether a command of this process forbids departures at that time.

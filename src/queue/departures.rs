@@ -95,9 +95,9 @@ impl Departures {
         if ready == 0 {
             self.stall.passed = 0;
         }
-        let most = most.saturating_sub(self.stall.passed).max(ready);
+        let free = most.saturating_sub(self.stall.passed + ready);
         let mut blocked = self.requests.range_mut(from..);
-        let released = blocked.by_ref().take(most - ready);
+        let released = blocked.by_ref().take(free);
         self.woken
             .extend(released.filter_map(|(_, it)| it.request.waker.take()));
         self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
