@@ -421,7 +421,7 @@ impl Queue {
     /// A request has ended, and so many units are released: at once if others wait, or else within so long.
     pub(crate) fn release(&mut self, units: u32, now: Instant, gather: Duration) {
         self.take_back(units);
-        if self.counters.place().is_some() && self.out.is_none() {
+        if self.counters.place().is_some() {
             let gather = match self.waiting.is_empty() {
                 true => gather,
                 false => Duration::ZERO,
@@ -650,9 +650,7 @@ impl Queue {
         let is_recorded = counters == self.counters;
         if is_recorded {
             settlements.iter().for_each(|it| self.unsent.keep(*it));
-            if self.out.is_none() {
-                self.call_at(at);
-            }
+            self.call_at(at);
         }
         is_recorded
     }
@@ -1023,11 +1021,6 @@ impl Queue {
     pub(crate) fn resume(&mut self, now: Instant) {
         self.paused_until = None;
         self.nudge(now);
-    }
-
-    /// How much of a unit was left at the last answer.
-    pub(crate) fn remaining(&self, unit: usize) -> u32 {
-        self.latest.remaining.left.0[unit]
     }
 
     /// The corrections that were not sent yet.

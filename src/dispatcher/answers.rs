@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Dispatcher;
 use super::calls::{Flight, Sent};
 use super::known::Denied;
-use super::{Dispatcher, Handle};
 use crate::algorithm::{Costs, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::cost::Remaining;
@@ -114,7 +114,7 @@ impl Dispatcher {
             }
             Err(error) => refusal = Some(error),
         }
-        Handle::each_queue(self, |queue| {
+        for queue in self.queues() {
             // In a cluster, keys may have moved to another shard.
             let other = self.store.shard(&queue.key);
             queue.update(|queue| {
@@ -126,7 +126,7 @@ impl Dispatcher {
                     queue.abandon(error);
                 }
             });
-        });
+        }
     }
 
     /// Something under way was lost with its task.
@@ -134,7 +134,7 @@ impl Dispatcher {
         match flight {
             Flight::Ping(shard, key) => match self.outage(shard) {
                 Some(error) => self.out(shard, &key, &error, true),
-                None => Handle::each_queue(self, |queue| queue.update(|_| {})),
+                None => self.queues().iter().for_each(|queue| queue.update(|_| {})),
             },
             Flight::Call(_, sent) => {
                 let error = StoreError::new("the answer was lost").outcome_unknown();

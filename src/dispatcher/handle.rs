@@ -203,7 +203,7 @@ impl Handle {
         self.count.load(Ordering::Acquire)
     }
 
-    fn each(&self) -> Vec<Arc<KeyQueue>> {
+    pub(super) fn each(&self) -> Vec<Arc<KeyQueue>> {
         self.queues.lock().values().flatten().cloned().collect()
     }
 
@@ -425,13 +425,6 @@ impl Handle {
         }
     }
 
-    /// Calls a function for every queue of a dispatcher.
-    pub(super) fn each_queue(dispatcher: &Dispatcher, mut each: impl FnMut(&Arc<KeyQueue>)) {
-        for handle in dispatcher.handles() {
-            handle.each().iter().for_each(&mut each);
-        }
-    }
-
     /// A key may have become available early for this process, or if it is 0, for all.
     pub(crate) fn nudge(&self, key: &Key, process: u64) {
         self.denials.forget(Some(key));
@@ -628,7 +621,8 @@ impl Handle {
     #[cfg(feature = "tower")]
     pub(crate) fn least_remaining(&self, key: &Key, unit: usize) -> u32 {
         let lanes = self.lanes(key);
-        let left = lanes.iter().map(|queue| queue.lock().remaining(unit));
+        let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
+        let left = standings.map(|standing| standing.remaining.left.0[unit]);
         left.min().unwrap_or(u32::MAX)
     }
 

@@ -122,6 +122,11 @@ impl Dispatcher {
             .collect()
     }
 
+    /// The queues of all keys.
+    fn queues(&self) -> Vec<Arc<KeyQueue>> {
+        self.handles().iter().flat_map(|it| it.each()).collect()
+    }
+
     /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
     fn lease(&self, policy: &Policy, sent: Instant) -> Option<Lease> {
         let lease = policy.lease()?;
@@ -185,9 +190,9 @@ impl Dispatcher {
         if !self.handles().iter().any(Handle::is_used) {
             // The limiter was dropped, or has no rules that limit. The next failure begins another outage.
             self.schedule.lock().outages.ended(shard);
-            Handle::each_queue(self, |queue| {
+            for queue in self.queues() {
                 queue.update(|queue| queue.abandon(error));
-            });
+            }
             return;
         }
         self.ensure_task();

@@ -87,8 +87,8 @@ async fn a_request_that_joins_as_an_outage_ends_is_served() {
     let waiting = spawn(&handle, 1);
     // The outage ends after the dispatcher has looked, and before it reports it to the queue.
     let error = StoreError::new("the store is out");
-    let mut queues = Vec::new();
-    Handle::each_queue(&handle.dispatcher, |queue| queues.push((0, queue.clone())));
+    let queues = handle.dispatcher.queues().into_iter();
+    let queues: Vec<_> = queues.map(|queue| (0, queue)).collect();
     handle.dispatcher.call_shard(&queues, Some(&error));
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..1_000);

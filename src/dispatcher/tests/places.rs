@@ -112,9 +112,7 @@ async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
     // The call that renews takes longer than the lease, and the process is not polled at its end.
     let (_, handle) = served(aborting("2 concurrent lease=3s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
-    let mut all = Vec::new();
-    Handle::each_queue(&handle.dispatcher, |queue| all.push(queue.clone()));
-    let queue = all.remove(0);
+    let queue = handle.dispatcher.queues().remove(0);
     let now = Instant::now();
     {
         let mut queue = queue.lock();
