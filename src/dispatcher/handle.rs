@@ -279,60 +279,47 @@ impl Handle {
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         let now = Instant::now();
         drop(sleep_until(now));
-        let (queue, overtaken, current) = {
-            let mut queues = self.queues.lock();
-            // The policy does not change while the queues are locked.
-            let current = self.current();
-            let cost = current.policy.costs_of(cost, None);
-            let cost = cost.map_err(|_| Refusal::TooCostly)?;
-            let most = current.policy.max_waiting();
-            let most = most.filter(|_| mode == Mode::Wait && place.arrival.number == 0);
-            if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
-                let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
-                if waiting >= most {
-                    let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
-                    let standing = standings.max_by_key(|standing| standing.last);
-                    return Err(Refusal::Full(waiting, standing));
-                }
+        let mut queues = self.queues.lock();
+        // The policy does not change while the queues are locked.
+        let current = self.current();
+        let cost = current.policy.costs_of(cost, None);
+        let cost = cost.map_err(|_| Refusal::TooCostly)?;
+        let most = current.policy.max_waiting();
+        let most = most.filter(|_| mode == Mode::Wait && place.arrival.number == 0);
+        if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
+            let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
+            if waiting >= most {
+                let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
+                let standing = standings.max_by_key(|standing| standing.last);
+                return Err(Refusal::Full(waiting, standing));
             }
-            let queue = self.queue_of(&mut queues, key, cost, place);
-            let reserves = current.policy.reserves();
-            let overtaken = match current.policy.lease() {
-                // A place belongs to the queue to which the store has given it.
-                Some(_) => None,
-                None => overtake(&queues[key], queue.lane, cost, reserves, now),
-            };
-            if let Some((overtaken, _)) = &overtaken {
-                // Each share is charged for what departs of it.
-                overtaken.took_over(-cost.total());
-                queue.took_over(cost.total());
-            }
-            let mut locked = queue.lock();
-            if queue.flow == COMBINED {
-                current.telemetry.combined();
-            }
-            current.count(&mut locked);
-            (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
-            place.arrival = self.numbered(place.arrival);
-            // Its share may have been combined with others.
-            place.flow = queue.flow;
-            locked.join(mode, place.arrival, cost, bound);
-            let level = rank.priority.level();
-            let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
-            if level < Priority::Normal.level() || is_guaranteed {
-                // Requests that it overtakes may come at any time.
-                locked.announce(now);
-            }
-            if let Some((_, turn)) = overtaken {
-                locked.pass_on(mode, turn, now);
-            }
-            drop(locked);
-            (queue, overtaken, current)
-        };
-        queue.update(|_| {});
-        if let Some((overtaken, _)) = overtaken {
-            overtaken.update(|_| {});
         }
+        let queue = self.queue_of(&mut queues, key, cost, place);
+        let reserves = current.policy.reserves();
+        let mut locked = queue.lock();
+        if queue.flow == COMBINED {
+            current.telemetry.combined();
+        }
+        current.count(&mut locked);
+        (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
+        place.arrival = self.numbered(place.arrival);
+        // Its share may have been combined with others.
+        place.flow = queue.flow;
+        locked.join(mode, place.arrival, cost, bound);
+        let level = rank.priority.level();
+        let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
+        if level < Priority::Normal.level() || is_guaranteed {
+            // Requests that it overtakes may come at any time.
+            locked.announce(now);
+        }
+        drop(locked);
+        let lanes = queues[key].clone();
+        drop(queues);
+        // A place belongs to the queue to which the store has given it.
+        if current.policy.lease().is_none() {
+            overtake(&lanes, &queue, (mode, cost), reserves, now);
+        }
+        queue.update(|_| {});
         Ok(Waiting::new(queue, place, current))
     }
 
@@ -675,22 +662,29 @@ impl Handle {
     }
 }
 
-/// Takes the first turn of this cost from the queue of a lower level that has it. A level with a reserve keeps its turns.
+/// Takes the first turn of this cost from the queue of a lower level that has it, for the first request of a queue. A level
+/// with a reserve keeps its turns.
 fn overtake(
     lanes: &Lanes,
-    lane: u64,
-    cost: Costs,
+    queue: &KeyQueue,
+    (mode, cost): (Mode, Costs),
     reserves: Reserves,
     now: Instant,
-) -> Option<(Arc<KeyQueue>, Turn)> {
+) {
     let lower = lanes.iter().filter(|it| {
         let theirs = level(it.lane);
-        theirs > level(lane) && reserves[theirs as usize] == 0
+        theirs > level(queue.lane) && reserves[theirs as usize] == 0
     });
     let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
-    let (_, queue) = turns.min_by_key(|(from, _)| *from)?;
-    let turn = queue.lock().give_up(cost, now)?;
-    Some((queue.clone(), turn))
+    let lower = turns.min_by_key(|(from, _)| *from).map(|(_, it)| it);
+    let turn = lower.and_then(|it| it.lock().give_up(cost, now));
+    if let (Some(lower), Some(turn)) = (lower, turn) {
+        // Each share is charged for what departs of it.
+        lower.took_over(-cost.total());
+        queue.took_over(cost.total());
+        queue.lock().pass_on(mode, turn, now);
+        lower.update(|_| {});
+    }
 }
 
 /// The number of a share among those of a key in this process. Behind the last one, shares are combined.
