@@ -27,7 +27,7 @@
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
 //! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; if they do, its demand; number of the call (7); if requests wait, their costs; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | demand | arrival of the first request (7), of the last (7), sums of all requests |
-//! | costs | cost of each request in each unit (4), number of points that follow (1): those between the first and the last, which the demand tells, or if the costs differ, all if there are at least two; each point: arrival (7), sums |
+//! | costs | cost of each request in each unit (4), number of points that follow (1): all, or none if there is one, which the demand tells; each point: arrival (7), sums |
 //! | sums | each unit (7), and if there are several units, all together (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
@@ -526,9 +526,8 @@ impl Announcement {
         if !points.is_empty() {
             amounts.put_costs(&mut detail, self.demand.cost);
             let stored = match points {
-                // The demand tells the first and the last.
+                // The demand tells it.
                 [_] => &[],
-                [_, inner @ .., _] if !self.demand.cost.is_zero() => inner,
                 all => all,
             };
             detail.put([1], [stored.len() as u64]);
@@ -566,20 +565,13 @@ impl Announcement {
         if let Some((first, last, units)) = outer {
             demand.cost = amounts.costs(&mut detail)?;
             let [count] = detail.numbers([1])?;
-            // Where all requests have one cost, the first point and the last are not among those that follow.
-            let is_uniform = !demand.cost.is_zero();
             let mut push = |arrival, units| demand.points.push(Point { arrival, units });
-            if is_uniform {
-                push(first, demand.cost.into());
-            } else if count == 0 {
+            if count == 0 {
                 push(first, units);
             }
             for _ in 0..count {
                 let [arrival] = detail.numbers([7])?;
                 push(arrival, amounts.sums(&mut detail)?);
-            }
-            if is_uniform && units != Units::from(demand.cost) {
-                push(last, units);
             }
         }
         let mut granted = SmallVec::new();

@@ -25,22 +25,8 @@ function ahead_of(j, time)
   if time < oldest[j] then return <<0>> end
   local points = described[j]
   if not points then
-    local <<each&>>, stored = unpack('<@costsB', tail, detail[j] + 7)
-    local each0 = <<each&| + >> --units
-    if stored == 0 and each@all > 0 then
-      local more& = (waiting&[j] - each&) * (time - oldest[j]) / (newest[j] - oldest[j])
-      return <<each& + more& - more& % 1>>
-    end
-    local format, place = '<' .. rep('I7@sums', stored), detail[j] + @detail
-    if each@all > 0 then
-      points = { oldest[j], @list(each), unpack(format, tail, place) }
-      -- In place of what `unpack` returns last, the end of what it has read.
-      points[#points] = newest[j]
-      points[#points + 1] = waiting&[j]
-      points[#points + 1] = <<waiting&[j]| + >> --units
-    else
-      points = { unpack(format, tail, place) }
-    end
+    local place = detail[j] + @detail
+    points = { unpack('<' .. rep('I7@sums', byte(tail, place - 1)), tail, place) }
     described[j] = points
   end
   local i = @step + 1

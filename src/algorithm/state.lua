@@ -616,12 +616,10 @@ if operation < 3 then
   if number ~= 0 and places.released > 0 then is_kept = true end --places
   if is_kept then
     local late, text = 2 * round_trip, ''
-    -- Its points, or if its requests have one cost, those between the first and the last.
-    local outer = cost@all > 0 and 1 or 0
-    local stored = described > 1 and described - 2 * outer or 0
+    local stored = described > 1 and described or 0
     if stored > 0 then
-      text = left == points and sub(arg, @rest + outer * @point, @rest + (count - outer) * @point - 1)
-        or pack('<' .. rep('I7@sums', stored), spread(left, outer * @step + 1, (described - outer) * @step))
+      text = left == points and sub(arg, @rest, @rest + count * @point - 1)
+        or pack('<' .. rep('I7@sums', stored), spread(left, 1, stored * @step))
     end
     text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
