@@ -28,7 +28,7 @@
 //! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; if they do, its demand; number of the call (7); if requests wait, their costs; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | demand | arrival of the first request (7), of the last (7), sums of all requests |
 //! | costs | cost of each request in each unit (4), number of points that follow (1): all, or none if there is one, which the demand tells; each point: arrival (7), sums |
-//! | sums | each unit (7), and if there are several units, all together (7) |
+//! | sums | each unit (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
 //!
@@ -239,9 +239,6 @@ impl Amounts {
 
     pub(crate) fn put_sums(self, out: &mut Writer, sums: Units) {
         sums.0[..self.0].iter().for_each(|&sum| out.put([7], [sum]));
-        if self.0 > 1 {
-            out.put([7], [sums.total()]);
-        }
     }
 
     pub(crate) fn put_costs(self, out: &mut Writer, costs: Costs) {
@@ -254,10 +251,7 @@ impl Amounts {
         for sum in &mut sums.0[..self.0] {
             [*sum] = value.numbers([7])?;
         }
-        match self.0 {
-            2.. if value.numbers([7])? != [sums.total()] => Err(unrecognized()),
-            _ => Ok(sums),
-        }
+        Ok(sums)
     }
 
     pub(crate) fn costs(self, value: &mut Reader<'_>) -> Result<Costs, StoreError> {

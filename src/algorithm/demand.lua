@@ -1,20 +1,9 @@
 -- The demand of the other processes, and how the capacity is divided by arrival; see demand.rs. Only if there is any.
 
 local function units_of(requests)
-  if cost@all > 0 or requests == 0 then return <<requests * cost&>> end
+  if total_cost > 0 or requests == 0 then return <<requests * cost&>> end
   local place = (requests - 1) * @step + 1
   return <<points[place + &]>>
-end
-
--- When the last request arrived of those that cost so much in all units together.
-local function arrival_of(unit)
-  local i = @step
-  while i < count * @step and points[i] < unit do i = i + @step end
-  if i == @step then return points[1] end
-  local place = i - @step + 1
-  local arrival, before = points[place - @step], points[place - 1]
-  local behind = (points[place] - arrival) * (unit - before) / (points[i] - before)
-  return arrival + behind - behind % 1
 end
 
 -- The units of a process ahead of a request that arrived then.
@@ -72,11 +61,8 @@ function ahead(arrival, _, finish, on_time)
   return <<sum&>>
 end
 
--- How many of the first requests may depart until then, after all that arrived before them.
-function share(finish)
-  local most = cost@all > 0 and count > 0 and points[count * @step] / cost@all or count
-  most = cost@all == 0 and most > 8 and 8 or most - most % 1
-  if live == 0 then return most end
+-- How many of the first requests, of so many, may depart until then, after all that arrived before them.
+function share(most, finish)
   local low, high = 0, most + 1
   while high - low > 1 do
     local middle = (low + high) / 2
@@ -87,7 +73,7 @@ function share(finish)
     -- Behind those before it, it needs room in each of their units.
     if each& == 0 and units& > 0 then each& = 1 end --units
     before& = units& - each& --units
-    local arrival = arrival_of(<<units&| + >>)
+    local arrival = common.arrival_of(<<units&| + >>)
     local before = <<before&| + >>
     local <<others&>> = ahead(arrival, before, finish)
     local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= finish

@@ -26,7 +26,7 @@ local function nudge(<<free&>>)
   end
   local own
   if described > 0 and not is_any then
-    local each& = cost@all > 0 and cost& or left[1 + &]
+    local each& = total_cost > 0 and cost& or left[1 + &]
     if not is_held_up(<<each&>>) then own = { level, is_fair and fair.leads[fair.own] or 0, left[1], process } end
   end
   offered = {}

@@ -23,7 +23,7 @@
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version;
 --   if there are any, the processes to nudge: <B> their number, <I7> each
--- Sums are <I7> for each unit and, if there are several, <I7> for all together. Times are in microseconds. A line with $ is
+-- Sums are <I7> for each unit. Times are in microseconds. A line with $ is
 -- repeated for each quota, and one with & for each unit; see script.rs for other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
@@ -155,7 +155,7 @@ end
 common.work = common.work + announced
 local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
-local cost0 = <<cost&| + >> --units
+local total_cost = <<cost&| + >>
 
 local at = @head + 1
 tail, size = raw, #raw --whole
@@ -271,13 +271,12 @@ if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --
 end --places
 opens = paused > quarantined and paused or quarantined
 
--- The points of this demand: arrival and sums in turn. The last of the sums is that of all units together.
+-- The points of this demand: arrival and sums in turn.
 local points = {}
-if count == 1 then
-  points = { unpack('<I7@sums', arg, @rest) }
-elseif count > 1 then
-  points = { unpack('<' .. rep('I7@sums', count), arg, @rest) }
-end
+if count > 0 then points = { unpack('<' .. rep('I7@sums', count), arg, @rest) } end
+-- The units of all kinds together.
+local totals, total_granted = {}, 0
+for i = 1, count do totals[i] = <<points[(i - 1) * @step + 1 + &]| + >> end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
 -- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
@@ -285,6 +284,16 @@ end
 -- matter only to shares. Else it only matters whether there is one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
 points.last = points[(count - 1) * @step + 1] or 0
+-- When the last request arrived of those that cost so much in all units together.
+function common.arrival_of(unit)
+  local i = 1
+  while i < count and totals[i] < unit do i = i + 1 end
+  if i == 1 then return points[1] end
+  local place = (i - 1) * @step + 1
+  local arrival, before = points[place - @step], totals[i - 1]
+  local behind = (points[place] - arrival) * (unit - before) / (totals[i] - before)
+  return arrival + behind - behind % 1
+end
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
@@ -302,7 +311,7 @@ do
 local front, front_rank, front_arrival = {}, 128
 for _ = 1, announced do
   if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
-  local who, deadline, bytes, first, last, @list(units) = unpack('<I7I7I2I7I7@sums', padded, at)
+  local who, deadline, bytes, first, last, <<units&>> = unpack('<I7I7I2I7I7@sums', padded, at)
   local place, waits, is_other = at + 16, bytes >= 32768, false
   if waits then bytes, place = bytes - 32768, place + @demand end
   local next, is_idle = at + 16 + bytes, false
@@ -405,8 +414,7 @@ if at ~= #tail + 1 - logs and raw ~= '' then
 end
 -- The other announcements together, unless the one of this process may replace a single one in its place.
 local rest
-local is_cut = cuts and not cuts[2] and cuts[1][3] == ''
-if not is_cut then
+if not cuts or cuts[2] or cuts[1][3] ~= '' then
   local slices, from = {}, start
   for i = 1, cuts and #cuts or 0 do
     slices[2 * i - 1], slices[2 * i], from = sub(tail, from, cuts[i][1] - 1), cuts[i][3], cuts[i][2]
@@ -423,7 +431,7 @@ if live > 0 then
 end
 
 local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
-local next_call, @list(granted) = 0, @list(0)
+local next_call, <<granted&>> = 0, <<0>>
 local is_changed = operation ~= 2
 if operation < 3 then
   -- The units that are given back, by their numbers, if there are any.
@@ -451,21 +459,20 @@ if operation < 3 then
   if operation < 2 then
     local time, finish, departed = now, now + horizon, 0
     local requests = count
-    if live > 0 then
-      requests = share(finish)
-    elseif cost@all > 0 and count > 0 then
-      requests = points[count * @step] / cost@all
+    if total_cost > 0 and count > 0 then
+      requests = totals[count] / total_cost
       requests = requests - requests % 1
     elseif count > 8 then
       requests = 8
     end
+    if live > 0 then requests = share(requests, finish) end
     local more_grants, more_marks
     while departed < requests and grant_count < 256 do
-      local each& = cost@all > 0 and cost& or points[departed * @step + 1 + &] - granted&
+      local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
       if time > finish then break end
       local together, record = 1, (time > arrives and time or arrives) + hold
-      if cost@all > 0 and requests - departed > 1 then
+      if total_cost > 0 and requests - departed > 1 then
         together = fits(time, <<each&>>)
         if together > requests - departed then together = requests - departed end
       end
@@ -484,17 +491,17 @@ if operation < 3 then
       end
       grant_count, departed = grant_count + 1, departed + together
       granted& = granted& + units&
-      granted0 = <<granted&| + >> --units
+      total_granted = <<granted&| + >>
     end
     if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
   end
   local departs = now
   for i = 1, count do
     local place = (i - 1) * @step + 1
-    if points[i * @step] > granted@all then
+    if totals[i] > total_granted then
       local before& = points[place + &] - granted&
       local each& = cost&
-      if cost@all == 0 and i <= 8 then
+      if total_cost == 0 and i <= 8 then
         each& = points[place + &] - (i > 1 and points[place - @step + &] or 0)
       end
       -- Where it costs nothing or an unknown amount, it departs behind those before it.
@@ -512,39 +519,29 @@ if operation < 3 then
   end
   -- The points of the demand without what was granted.
   local left, described = points, 0
-  if operation == 0 and count > 0 and granted@all < points[count * @step] then
+  if operation == 0 and count > 0 and total_granted < totals[count] then
     described = count
-    if granted@all > 0 then
-      local i, @list(last) = 1, @list(0)
-      while points[i * @step] <= granted@all do i = i + 1 end
+    if total_granted > 0 then
+      local i, <<last&>> = 1, <<0>>
+      while totals[i] <= total_granted do i = i + 1 end
       left = {}
-      if cost@all > 0 or i > 8 then
+      if total_cost > 0 or i > 8 then
         last& = cost&
-        if cost@all == 0 and points[(i - 1) * @step + 1 + &] > granted& then last& = 1 end
-        last0 = <<last&| + >> --units
-        left = { points[1], @list(last) }
-        local j, unit = i, granted@all + last@all
-        while j < count and points[j * @step] < unit do j = j + 1 end
-        if j > 1 then
-          local place = (j - 1) * @step + 1
-          local arrival, before = points[place - @step], points[place - 1]
-          local behind = (points[place] - arrival) * (unit - before) / (points[j * @step] - before)
-          left[1] = arrival + behind - behind % 1
-        end
+        if total_cost == 0 and points[(i - 1) * @step + 1 + &] > granted& then last& = 1 end
+        left = { common.arrival_of(total_granted + (<<last&| + >>)), <<last&>> }
       end
       for i = i, count do
-        if points[i * @step] > granted@all + last@all then
+        if totals[i] > total_granted + (<<last&| + >>) then
           left[#left + 1] = points[(i - 1) * @step + 1]
           left[#left + 1] = points[(i - 1) * @step + 1 + &] - granted&
-          left[#left + 1] = points[i * @step] - granted0 --units
         end
       end
       described = #left / @step
     end
     local first = left[1]
-    local each& = cost@all > 0 and cost& or left[1 + &]
+    local each& = total_cost > 0 and cost& or left[1 + &]
     local <<before&>> = <<0>>
-    if live > 0 then <<before&>> = ahead(first, granted@all) end
+    if live > 0 then <<before&>> = ahead(first, total_granted) end
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
     -- At minus the number of a process: the units ahead in all its lanes, which end together.
@@ -627,9 +624,8 @@ if operation < 3 then
     if described > 0 then
       local place = (described - 1) * @step + 1
       local units& = left[place + &]
-      local units0 = left[described * @step] --units
       mine = pack('<I7I7I2I7I7@sumsI7@costsB', process, deadline, 32768 + @demand + @detail + #text, left[1], left[place],
-        @list(units), number, <<cost&>>, stored) .. text
+        <<units&>>, number, <<cost&>>, stored) .. text
     else
       mine = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
     end
@@ -642,7 +638,7 @@ if operation < 3 then
   end
   is_same = false --places
   if fair then
-    fair.charge(granted@all, corrected + fair.moved, described > 0)
+    fair.charge(total_granted, corrected + fair.moved, described > 0)
     is_same = false
   end
   if operation < 2 and common.front[1] then
@@ -698,7 +694,7 @@ if is_changed then
   if generation > 0 and expires > finish then finish = expires end
   if finish <= now then
     if raw ~= '' then call('DEL', key) end
-  elseif not is_same or granted@all > 0 or settled > 0 or generation > 0 then
+  elseif not is_same or total_granted > 0 or settled > 0 or generation > 0 then
     local held = is_held and pack('<I7@allowedI7', paused, <<allowed&, allowed_until&>>, commanded) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)

@@ -9,8 +9,6 @@
 //! | a line with `&` | repeated for each unit; `&` is its number |
 //! | `<<X\|J>>` | X for each unit, joined by J; by a comma without `\|` |
 //! | `@unit` in a line with `$` | the number of the quota's unit |
-//! | `@list(x)` | the sums `x1`, `x2` and so on, and if there are several units, `x0`, all together |
-//! | `@all` | the number of the sum of all: 1, or 0 |
 //! | `@one&` | a cost of 1 in one unit |
 //! | `@place` | the number of the unit of requests in progress |
 //! | `@units`, `@step` | the number of units, the numbers of a point |
@@ -136,7 +134,6 @@ fn assemble(counters: &[Counter]) -> String {
         quotas.iter().map(of).collect::<Vec<_>>().join(joiner)
     };
     let units = Amounts::of(counters).units();
-    let sums = units + usize::from(units > 1);
     let places = |it: &&Counter| matches!(it.tally, Tally::Concurrent(_));
     let place = counters.iter().find(places).map(|it| it.nth() + 1);
     let marks = [
@@ -153,15 +150,14 @@ fn assemble(counters: &[Counter]) -> String {
         ("@names", (terms + 1).to_string()),
         ("@place", place.unwrap_or(0).to_string()),
         ("@allowed", "I4I7".repeat(units)),
-        ("@all", if units > 1 { "0" } else { "1" }.to_owned()),
         ("@units", units.to_string()),
-        ("@step", (sums + 1).to_string()),
-        ("@point", (7 * (sums + 1)).to_string()),
-        ("@demand", (14 + 7 * sums).to_string()),
+        ("@step", (units + 1).to_string()),
+        ("@point", (7 * (units + 1)).to_string()),
+        ("@demand", (14 + 7 * units).to_string()),
         ("@detail", (8 + 4 * units).to_string()),
         ("@grant", (7 + 4 * units).to_string()),
         ("@rest", (18 + 4 * units).to_string()),
-        ("@sums", "I7".repeat(sums)),
+        ("@sums", "I7".repeat(units)),
         ("@costs", "I4".repeat(units)),
     ];
     let has_plain = units == 1 && place.is_none() && counters.len() <= MOST_PLAIN;
@@ -211,15 +207,6 @@ fn fill(text: &str, marks: &[(&str, String)]) -> String {
 
 /// Pushes a line, with its lists of units replaced.
 fn push(script: &mut String, mut line: String, units: usize) {
-    while let Some((before, rest)) = line.split_once("@list(") {
-        let (name, after) = rest.split_once(')').expect("a list is closed");
-        let numbers = (1..=units).chain((units > 1).then_some(0));
-        let all = numbers.map(|number| match name {
-            "0" => name.to_owned(),
-            _ => format!("{name}{number}"),
-        });
-        line = format!("{before}{}{after}", all.collect::<Vec<_>>().join(", "));
-    }
     while let Some((before, rest)) = line.split_once("<<") {
         let (each, after) = rest.split_once(">>").expect("a list is closed");
         let (each, joiner) = each.split_once('|').unwrap_or((each, ", "));
