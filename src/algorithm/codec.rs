@@ -25,9 +25,8 @@
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
-//! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; if they do, its demand; number of the call (7); if requests wait, their costs; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
-//! | demand | arrival of the first request (7), of the last (7), sums of all requests |
-//! | costs | cost of each request in each unit (4), number of points that follow (1): all, or none if there is one, which the demand tells; each point: arrival (7), sums |
+//! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; number of the call (7); if requests wait, its demand; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
+//! | demand | arrival of the first request (7), of the last (7), sums of all requests; cost of each request in each unit (4), number of points that follow (1): all, or none if there is one, which the demand tells; each point: arrival (7), sums |
 //! | sums | each unit (7) |
 //! | entry of a log | recorded (7), units recorded before it, modulo 2^32 (4) |
 //! | holder | process (7), end of its lease (7), number of its last call (7), units that it holds (4) |
@@ -511,19 +510,13 @@ impl Announcement {
         let points = &self.demand.points[..];
         let mut detail = Writer::default();
         let mut waits = 0;
+        detail.put([7], [self.number]);
         if let (Some(first), Some(last)) = (points.first(), points.last()) {
+            waits = WAITS;
             detail.put([7, 7], [first.arrival, last.arrival]);
             amounts.put_sums(&mut detail, last.units);
-            waits = WAITS;
-        }
-        detail.put([7], [self.number]);
-        if !points.is_empty() {
             amounts.put_costs(&mut detail, self.demand.cost);
-            let stored = match points {
-                // The demand tells it.
-                [_] => &[],
-                all => all,
-            };
+            let stored = if points.len() > 1 { points } else { &[] };
             detail.put([1], [stored.len() as u64]);
             for point in stored {
                 detail.put([7], [point.arrival]);
@@ -545,18 +538,14 @@ impl Announcement {
     fn decode(amounts: Amounts, value: &mut Reader<'_>) -> Result<Self, StoreError> {
         let [process, deadline, bytes] = value.numbers(ANNOUNCEMENT)?;
         let mut detail = Reader(value.bytes((bytes % WAITS) as usize)?);
-        let mut outer = None;
+        let [number] = detail.numbers([7])?;
+        let mut demand = Demand::default();
         if bytes >= WAITS {
             let [first, last] = detail.numbers([7, 7])?;
             let units = amounts.sums(&mut detail)?;
             if units.is_zero() || last < first {
                 return Err(unrecognized());
             }
-            outer = Some((first, last, units));
-        }
-        let [number] = detail.numbers([7])?;
-        let mut demand = Demand::default();
-        if let Some((first, last, units)) = outer {
             demand.cost = amounts.costs(&mut detail)?;
             let [count] = detail.numbers([1])?;
             let mut push = |arrival, units| demand.points.push(Point { arrival, units });

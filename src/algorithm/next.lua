@@ -14,9 +14,9 @@ local function nudge(<<free&>>)
   if is_free or is_fair then
     waiting = {}
     while place < at do
-      local who, deadline, bytes, first = unpack('<I7I7I2I7', tail, place)
+      local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, place)
       if bytes >= 32768 and deadline >= now and who ~= process then
-        local rank, details = (who % 128 - who % 16) / 16, place + 16 + @demand
+        local rank, details = (who % 128 - who % 16) / 16, place + 23 + @demand
         local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
         waiting[#waiting + 1] = { rank, is_fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
       end

@@ -53,7 +53,6 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
       local waits = bytes >= 32768
       local next, is_kept = at + 16 + bytes % 32768, ends + 10000000 > now
       if who == process then
-        if waits and at + 43 <= #tail then before = unpack('<I7', tail, at + 37) end
         if is_kept and before >= number then break end
         -- A refusal keeps grants that may be taken back.
         is_same = is_same and is_kept and bytes > 7 and not waits

@@ -98,9 +98,9 @@ local function fits(at, <<cost&>>)
   return least
 end
 
--- Returns the cost of the first request of another process. The details of its announcement are at this place.
+-- Returns the cost of the first request of another process. The costs in its announcement are at this place.
 function common.first_cost(place)
-  local <<cost&>>, described = unpack('<@costsB', tail, place + 7)
+  local <<cost&>>, described = unpack('<@costsB', tail, place)
   if <<cost& == 0| and >> then
     <<cost&>> = unpack('<@sums', tail, described > 1 and place + @detail + 7 or place - @demand + 14)
   end
@@ -279,7 +279,7 @@ local totals, total_granted = {}, 0
 for i = 1, count do totals[i] = <<points[(i - 1) * @step + 1 + &]| + >> end
 
 -- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
--- entry in each table. `detail` is the place of the number of the call. With shares or reserves, `rivals` is the number of
+-- entry in each table. `detail` is the place of the costs. With shares or reserves, `rivals` is the number of
 -- the tag of its share, or of its level if that is another one. Processes whose requests all arrived behind those of this call
 -- matter only to shares. Else it only matters whether there is one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
@@ -307,15 +307,15 @@ local mine = ''
 local corrections& = is_rare and {}
 do
 -- The announcements of the first four processes that are not overdue, in order, up to the first one of the fourth. Each has
--- the level, 0 for the share, the arrival of its first request, its number, the deadline, and the place of the details.
+-- the level, 0 for the share, the arrival of its first request, its number, the deadline, and the place of the costs.
 local front, front_rank, front_arrival = {}, 128
 for _ = 1, announced do
-  if at + 15 + @demand > #padded then padded = tail .. rep('\0', 128) end
-  local who, deadline, bytes, first, last, <<units&>> = unpack('<I7I7I2I7I7@sums', padded, at)
-  local place, waits, is_other = at + 16, bytes >= 32768, false
-  if waits then bytes, place = bytes - 32768, place + @demand end
+  if at + 22 + @demand > #padded then padded = tail .. rep('\0', 128) end
+  local who, deadline, bytes, called, first, last, <<units&>> = unpack('<I7I7I2I7I7I7@sums', padded, at)
+  local place, waits, is_other = at + 23 + @demand, bytes >= 32768, false
+  bytes = bytes % 32768
   local next, is_idle = at + 16 + bytes, false
-  if next > #tail + 1 - logs or waits and bytes < @demand + @detail then
+  if next > #tail + 1 - logs or waits and bytes < 7 + @demand + @detail then
     -- It is damaged.
     at = 0
     break
@@ -323,13 +323,12 @@ for _ = 1, announced do
   if deadline + 10000000 <= now then
     -- It is forgotten.
   elseif who == process and operation < 3 then
-    local before = unpack('<I7', padded, place)
-    if number ~= 0 and before >= number and operation < 2 then
+    if number ~= 0 and called >= number and operation < 2 then
       answers[nth] = '\1'
       break
     end
-    if lost ~= 0 and before >= lost and not was_lost and operation < 2 then
-      local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or place + 7
+    if lost ~= 0 and called >= lost and not was_lost and operation < 2 then
+      local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
       for place = first, next - @grant - (has_share and 7 or 0), @grant do
         local time, <<given&>> = unpack('<I7@costs', padded, place)
         local i& = #corrections&
@@ -395,7 +394,7 @@ for _ = 1, announced do
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local finish = waits and place + @detail + byte(padded, place + @detail - 1) * @point or place + 7
+      local finish = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
       local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
       bytes = finish - at - 16 + #its_share + (waits and 32768 or 0)
       text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, finish - 1) .. its_share
@@ -624,8 +623,8 @@ if operation < 3 then
     if described > 0 then
       local place = (described - 1) * @step + 1
       local units& = left[place + &]
-      mine = pack('<I7I7I2I7I7@sumsI7@costsB', process, deadline, 32768 + @demand + @detail + #text, left[1], left[place],
-        <<units&>>, number, <<cost&>>, stored) .. text
+      mine = pack('<I7I7I2I7I7I7@sums@costsB', process, deadline, 32775 + @demand + @detail + #text, number, left[1],
+        left[place], <<units&>>, <<cost&>>, stored) .. text
     else
       mine = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
     end

@@ -13,7 +13,7 @@
 //! | `@place` | the number of the unit of requests in progress |
 //! | `@units`, `@step` | the number of units, the numbers of a point |
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
-//! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of the number of its call and its costs, of a grant |
+//! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of its costs and the number of its points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
 //! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@next` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
@@ -154,7 +154,7 @@ fn assemble(counters: &[Counter]) -> String {
         ("@step", (units + 1).to_string()),
         ("@point", (7 * (units + 1)).to_string()),
         ("@demand", (14 + 7 * units).to_string()),
-        ("@detail", (8 + 4 * units).to_string()),
+        ("@detail", (1 + 4 * units).to_string()),
         ("@grant", (7 + 4 * units).to_string()),
         ("@rest", (18 + 4 * units).to_string()),
         ("@sums", "I7".repeat(units)),
