@@ -465,7 +465,7 @@ if operation < 3 then
       requests = 8
     end
     if live > 0 then requests = share(requests, finish) end
-    local more_grants, more_marks
+    local all_grants, all_marks = {}, {}
     while departed < requests and grant_count < 256 do
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
@@ -480,19 +480,13 @@ if operation < 3 then
       take$(time, record, units@unit) --unit
       if units@unit > 0 then take$(time, record, units@unit) end --units
       if time < allowed_until& then allowed& = allowed& - units& end
-      local grant = pack('<I7I7I4', time, record, together)
-      local mark = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
-      if grant_count == 0 then
-        grants, marks = grant, mark
-      else
-        if grant_count == 1 then more_grants, more_marks = { grants }, { marks } end
-        more_grants[grant_count + 1], more_marks[grant_count + 1] = grant, mark
-      end
       grant_count, departed = grant_count + 1, departed + together
+      all_grants[grant_count] = pack('<I7I7I4', time, record, together)
+      all_marks[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
       granted& = granted& + units&
       total_granted = <<granted&| + >>
     end
-    if grant_count > 1 then grants, marks = concat(more_grants), concat(more_marks) end
+    grants, marks = concat(all_grants), concat(all_marks)
   end
   local departs = now
   for i = 1, count do
