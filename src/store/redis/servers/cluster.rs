@@ -99,7 +99,7 @@ impl Cluster {
 
     /// Waits for an update of the map.
     async fn updated(&self, deadline: Instant) -> Result<(), StoreError> {
-        let update = self.clone().update();
+        let update = || self.clone().update();
         self.updates.join(deadline, |()| false, update).await
     }
 
@@ -255,7 +255,7 @@ impl Topology for Cluster {
         let refusals = answer.iter().flatten().filter_map(CommandAnswer::refusal);
         let mut errors = refusals.chain(answer.as_ref().err().cloned());
         if errors.any(|error| error.is_outage()) {
-            self.updates.start(self.clone().update());
+            drop(self.updates.start(|()| false, self.clone().update()));
         }
         let answers = answer.iter().flatten();
         let redirects: Vec<_> = answers.filter_map(|it| redirect(it, node)).collect();

@@ -1,7 +1,6 @@
 //! One connection to one server: [`Connection`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
@@ -23,8 +22,6 @@ pub(super) struct Connection {
     pub(super) server: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
-    /// True while it is unknown whether the server still answers on it.
-    pub(super) is_doubtful: Arc<AtomicBool>,
     /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
     pub(super) idle: Arc<Mutex<Vec<Self>>>,
 }
@@ -57,14 +54,17 @@ impl Connection {
             redis,
             server: identity(info, address),
             runtime: Arc::new(runtime),
-            is_doubtful: Arc::default(),
             idle: Arc::default(),
         })
     }
 
-    /// False if it is doubtful, or if its runtime has shut down, so that no call would be answered.
+    /// False if the runtime of the connection has shut down, so that no call would be answered.
     pub(super) fn is_usable(&self) -> bool {
-        !self.runtime.is_closed() && !self.is_doubtful.load(Ordering::Relaxed)
+        !self.runtime.is_closed()
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.runtime, &other.runtime)
     }
 
     pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {

@@ -94,7 +94,7 @@ impl Node {
             return Ok(shared);
         }
         let time = deadline.saturating_duration_since(Instant::now());
-        let connect = self.clone().connect(time);
+        let connect = || self.clone().connect(time);
         (self.0.shared)
             .join(deadline, Connection::is_usable, connect)
             .await
@@ -116,22 +116,21 @@ impl Node {
     /// Lets no call use this shared connection until there is another one. After a call that waited so long in vain, it is
     /// kept if it answers a `PING`.
     fn replace(&self, shared: &Connection, waited: Option<Duration>) {
-        if !shared.is_usable() {
+        let current = self.0.shared.value();
+        let Some(shared) = current.filter(|it| it.is_same(shared)) else {
             return;
-        }
-        shared.is_doubtful.store(true, Ordering::Relaxed);
+        };
         shared.idle.lock().clear();
-        let (node, shared) = (self.clone(), shared.clone());
-        self.0.shared.start(async move {
+        let node = self.clone();
+        drop(self.0.shared.start(|_| false, async move {
             if let Some(waited) = waited {
                 let deadline = Instant::now() + waited.max(LEAST_PING);
                 if shared.send(Pipeline::new().ping(), deadline).await.is_ok() {
-                    shared.is_doubtful.store(false, Ordering::Relaxed);
                     return Ok(shared);
                 }
             }
             node.connect(waited.unwrap_or_default()).await
-        });
+        }));
     }
 }
 
