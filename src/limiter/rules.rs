@@ -8,7 +8,7 @@ use crate::acquire::{Acquire, Progress};
 use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
-use crate::key::{Extracted, KeyExtractor, RequestHead, Ruled, host};
+use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::quota::REQUESTS;
@@ -127,6 +127,15 @@ impl Limiter {
         }
     }
 
+    /// The handle of the policy for a request; `None` if its rule has been removed.
+    #[inline]
+    fn handle_of(&self, extracted: &Extracted) -> Option<Arc<Handle>> {
+        match (extracted, self.live()) {
+            (Extracted::Ruled(ruled), Some(live)) => live.rule(ruled.rule()),
+            _ => Some(self.handle()),
+        }
+    }
+
     /// Asks for the permit of a request; `None` if it needs none. These options go before those of the extractor.
     pub(crate) fn admit<R>(
         &self,
@@ -134,17 +143,20 @@ impl Limiter {
         request: &R,
         options: RequestOptions,
     ) -> Option<Acquire> {
-        let mut handle = None;
-        let (key, cost, rule) = match extractor.extract(request) {
+        let mut extracted = extractor.extract(request);
+        let mut handle = self.handle_of(&extracted);
+        if handle.is_none() {
+            // The rule has just been removed.
+            extracted = extractor.extract(request);
+            handle = self.handle_of(&extracted);
+        }
+        let handle = handle.unwrap_or_else(|| self.handle());
+        let (key, cost, rule) = match extracted {
             Extracted::Exempt => return None,
             Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
             Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
-            Extracted::Ruled(ruled) => {
-                handle = self.live().map(|live| live.handle_of(&ruled));
-                (ruled.key, ruled.cost, ruled.options)
-            }
+            Extracted::Ruled(ruled) => (ruled.key, ruled.cost, ruled.options),
         };
-        let handle = handle.unwrap_or_else(|| self.handle());
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
         if costs.of_unit(REQUESTS).is_none() && cost != 1 {
@@ -220,12 +232,6 @@ impl Live {
 
     pub(crate) fn rule(&self, name: &str) -> Option<Arc<Handle>> {
         self.now.lock().handles.get(name).cloned()
-    }
-
-    /// The handle of a rule. If the rule has just been removed, the request departs under its policy all the same.
-    fn handle_of(&self, ruled: &Ruled) -> Arc<Handle> {
-        let removed = || Handle::new(&self.dispatcher, ruled.policy.clone());
-        self.rule(ruled.rule()).unwrap_or_else(removed)
     }
 
     pub(crate) fn rules(&self) -> Rules {
