@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
+use crate::priority::Priority;
 use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
 mod outage;
@@ -84,6 +85,21 @@ impl Policy {
         self.parts.max_waiting
     }
 
+    /// The treatment of requests while the store is out.
+    pub fn outage(&self) -> Outage {
+        self.parts.outage
+    }
+
+    /// The part of the capacity that requests of this priority have for themselves.
+    pub fn reserved(&self, priority: Priority) -> f64 {
+        self.parts.reserves[priority as usize]
+    }
+
+    /// What is done when the store has lost the state of a key.
+    pub fn recovery(&self) -> Recovery {
+        self.parts.recovery
+    }
+
     /// The reserve of each level, in millionths.
     pub(crate) fn reserves(&self) -> Reserves {
         self.parts.reserves.map(|part| (part * 1e6 + 0.5) as u32)
@@ -107,6 +123,11 @@ impl Policy {
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
         self.lease
+    }
+
+    /// The treatment of work whose place is lost.
+    pub fn lost(&self) -> Lost {
+        self.parts.lost
     }
 
     /// The names of the units that the quotas count, requests first.

@@ -456,8 +456,10 @@ impl Queue {
         if ended.is_none() {
             return 0;
         }
-        // The store drops them by itself.
-        self.places.known = 0;
+        // The store drops them by itself, but for those of a call that it may execute late.
+        if self.places.known < u32::MAX {
+            self.places.known = 0;
+        }
         self.places.losses += u64::from(self.places.held > 0);
         self.places.held
     }

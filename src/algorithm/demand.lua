@@ -19,7 +19,9 @@ function ahead_of(j, time)
     described[j] = points
   end
   local i = @step + 1
-  while points[i] <= time do i = i + @step end
+  -- The points of a damaged value may end early.
+  while points[i] and points[i] <= time do i = i + @step end
+  if not points[i] then return <<waiting&[j]>> end
   local last = i - @step
   local more& = (points[i + &] - points[last + &]) * (time - points[last]) / (points[i] - points[last])
   return <<points[last + &] + more& - more& % 1>>

@@ -566,16 +566,16 @@ if operation < 3 then
     end --places
     if next_call > now + silence then next_call = now + silence end
     -- The process right ahead, which counts in all its lanes.
-    local nearest, last = 0, 0
+    local nearest, nearest_process = 0, 0
     for j = 1, live do
       local time = oldest[j]
-      if processes.is_ahead(j, first) and (time > nearest or time == nearest and processes[j] > last) then
-        nearest, last = time, processes[j]
+      if processes.is_ahead(j, first) and (time > nearest or time == nearest and processes[j] > nearest_process) then
+        nearest, nearest_process = time, processes[j]
       end
     end
-    last = last - last % 2048
+    nearest_process = nearest_process - nearest_process % 2048
     for j = 1, live do
-      if (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == last)
+      if (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == nearest_process)
         and processes.is_ahead(j, first) then
         local watch = deadlines[j] + 60000
         if now >= watch then

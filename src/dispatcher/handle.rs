@@ -53,8 +53,8 @@ pub(crate) struct Handle {
     /// How many keys have queues, and how many queues of another than the default priority there are.
     count: AtomicUsize,
     pub(super) ranked: AtomicUsize,
-    /// How many requests have joined a queue.
-    joined: AtomicU64,
+    /// The last number that was given to a request.
+    last_number: AtomicU64,
     pub(crate) denials: Denials,
     seen: Seen,
     /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
@@ -130,7 +130,7 @@ impl Handle {
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
-            joined: AtomicU64::new(0),
+            last_number: AtomicU64::new(0),
             denials: Denials::new(denials),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
@@ -302,6 +302,10 @@ impl Handle {
         }
         current.count(&mut locked);
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
+        if place.arrival.number == 0 {
+            // New requests are in the order in which they join, as the queues are locked.
+            place.arrival.at = Instant::now();
+        }
         place.arrival = self.numbered(place.arrival);
         // Its share may have been combined with others.
         place.flow = queue.flow;
@@ -332,7 +336,7 @@ impl Handle {
     /// Numbers a request that was in no queue yet, behind those that arrived at the same time.
     fn numbered(&self, mut arrival: Arrival) -> Arrival {
         if arrival.number == 0 {
-            arrival.number = self.joined.fetch_add(1, Ordering::Relaxed) + 1;
+            arrival.number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         }
         arrival
     }
@@ -662,8 +666,9 @@ impl Handle {
     }
 }
 
-/// Takes the first turn of this cost from the queue of a lower level that has it, for the first request of a queue. A level
-/// with a reserve keeps its turns.
+/// Takes the first turn of this cost from the queue of a lower level that has it, for the first request of a queue; the request
+/// that had it waits again. A level with a reserve keeps its turns. If another turn has come in the meantime, this one returns
+/// to the store.
 fn overtake(
     lanes: &Lanes,
     queue: &KeyQueue,

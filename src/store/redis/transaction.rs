@@ -64,7 +64,10 @@ impl RedisStore {
                 }
                 // The server has answered before, so it is not out: there was not enough time.
                 Err(error) if attempt > 0 && error.is_outage() && Instant::now() >= deadline => {
-                    return Err(error.conflict());
+                    return Err(match error.is_outcome_unknown() {
+                        true => conflict.outcome_unknown(),
+                        false => conflict,
+                    });
                 }
                 Err(error) => return Err(error),
             }
