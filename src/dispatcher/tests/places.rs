@@ -151,3 +151,16 @@ async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn places_of_a_call_that_may_come_late_are_released_after_the_lease() {
+    let (_, handle) = served(policy("2 concurrent lease=3s"));
+    std::mem::forget(Acquire::new(handle.clone(), key()).await.unwrap().hold());
+    let (queue, now) = (handle.dispatcher.queues().remove(0), Instant::now());
+    let mut queue = queue.lock();
+    queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
+    queue.failed(1 << 40, &StoreError::new("no answer").outcome_unknown(), now);
+    queue.take_back(1);
+    queue.lose_lease(now + 4 * SECOND);
+    assert!(queue.has_places());
+}
