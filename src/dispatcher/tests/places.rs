@@ -159,7 +159,11 @@ async fn places_of_a_call_that_may_come_late_are_released_after_the_lease() {
     let (queue, now) = (handle.dispatcher.queues().remove(0), Instant::now());
     let mut queue = queue.lock();
     queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
-    queue.failed(1 << 40, &StoreError::new("no answer").outcome_unknown(), now);
+    queue.failed(
+        1 << 40,
+        &StoreError::new("no answer").outcome_unknown(),
+        now,
+    );
     queue.take_back(1);
     queue.lose_lease(now + 4 * SECOND);
     assert!(queue.has_places());
