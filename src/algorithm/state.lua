@@ -60,7 +60,7 @@ end
 
 -- `common.work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys
 -- beyond a number of them to another call. It always serves one key. `common` also holds what was read of long values, by their
--- keys. A table, as Lua limits the number of local variables.
+-- keys, and whether departures leave a window within the horizon. A table, as Lua limits the number of local variables.
 local answers, common = {}, { work = 0 }
 --@plain
 --@algorithms
@@ -565,18 +565,25 @@ if operation < 3 then
       next_call = next_call - (horizon - horizon % 2) / 2
     end --places
     if next_call > now + silence then next_call = now + silence end
-    -- The process right ahead, which counts in all its lanes.
-    local nearest, nearest_process = 0, 0
+    -- The first and the last of the processes right ahead, or if some are overdue, all.
+    local nearest, from, to = 0, 1, 0
     for j = 1, live do
       local time = oldest[j]
-      if processes.is_ahead(j, first) and (time > nearest or time == nearest and processes[j] > nearest_process) then
-        nearest, nearest_process = time, processes[j]
+      if processes.is_ahead(j, first) and time >= nearest then
+        if time > nearest then nearest, from = time, j end
+        to = j
       end
     end
-    nearest_process = nearest_process - nearest_process % 2048
-    for j = 1, live do
-      if (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == nearest_process)
-        and processes.is_ahead(j, first) then
+    if live > 0 and (deadlines.are_past or deadlines.have_lanes) then from, to = 1, live end
+    -- At 0, the process right ahead, in all its lanes.
+    for j = 1, live > 0 and deadlines.have_lanes and live or 0 do
+      if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > (processes[0] or 0) then
+        processes[0] = processes[j] - processes[j] % 2048
+      end
+    end
+    for j = from, to do
+      if processes.is_ahead(j, first)
+        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == processes[0]) then
         local watch = deadlines[j] + 60000
         if now >= watch then
           watch = now + 50000

@@ -6,6 +6,7 @@ local load$, drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, window, grain = unpack('<I4I7I7', head, @terms + 1)
+  if window < horizon then common.has_short_window = true end
   local first, kept, stop, total, base, used, first_time, last
   local times, befores
   local log --whole
