@@ -208,9 +208,7 @@ mod tests {
     fn parts_of_a_microsecond_add_up() {
         let clock = ManualClock::new();
         let start = clock.micros();
-        for _ in 0..3 {
-            clock.advance(Duration::from_nanos(500));
-        }
+        (0..3).for_each(|_| clock.advance(Duration::from_nanos(500)));
         assert_eq!(clock.micros(), start + 1);
     }
 

@@ -108,21 +108,26 @@ fn places_are_released_on_a_thread_without_a_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_behind_the_end_of_the_lease_does_not_bring_it_back() {
+async fn late_calls_neither_bring_a_lease_back_nor_strand_places() {
     // The call that renews takes longer than the lease, and the process is not polled at its end.
     let (_, handle) = served(aborting("2 concurrent lease=3s"));
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
-    let queue = handle.dispatcher.queues().remove(0);
-    let now = Instant::now();
-    {
-        let mut queue = queue.lock();
-        queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
-        let (later, mut answer) = (now + 4 * SECOND, Answer::default());
-        let (until, renew) = (later + SECOND, later);
-        answer.lease = Some(Lease { until, renew });
-        queue.answer(1 << 40, &answer, later);
-    }
+    let (queue, now) = (handle.dispatcher.queues().remove(0), Instant::now());
+    let mut locked = queue.lock();
+    locked.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
+    let (later, mut answer) = (now + 4 * SECOND, Answer::default());
+    let (until, renew) = (later + SECOND, later);
+    answer.lease = Some(Lease { until, renew });
+    locked.answer(1 << 40, &answer, later);
+    drop(locked);
     assert!(place.is_lost());
+    drop(place);
+    // A call without an answer may be executed behind the end of the lease.
+    let mut locked = queue.lock();
+    locked.begin(2 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
+    locked.failed(2 << 40, &StoreError::new("lost").outcome_unknown(), later);
+    locked.lose_lease(until);
+    assert!(locked.has_places());
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,21 +155,4 @@ async fn a_place_of_a_lost_call_goes_to_another_process_at_once() {
     let start = Instant::now();
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..200);
-}
-
-#[tokio::test(start_paused = true)]
-async fn places_of_a_call_that_may_come_late_are_released_after_the_lease() {
-    let (_, handle) = served(policy("2 concurrent lease=3s"));
-    std::mem::forget(Acquire::new(handle.clone(), key()).await.unwrap().hold());
-    let (queue, now) = (handle.dispatcher.queues().remove(0), Instant::now());
-    let mut queue = queue.lock();
-    queue.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
-    queue.failed(
-        1 << 40,
-        &StoreError::new("no answer").outcome_unknown(),
-        now,
-    );
-    queue.take_back(1);
-    queue.lose_lease(now + 4 * SECOND);
-    assert!(queue.has_places());
 }
