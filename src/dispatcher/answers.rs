@@ -36,10 +36,11 @@ impl Sent {
         taken: &Taken,
         offset: &Offset,
         lease: Option<Lease>,
+        is_fallback: bool,
         now: Instant,
     ) -> Answer {
         let guard = self.guard;
-        let leased = lease.filter(|_| !self.is_fallback);
+        let leased = lease.filter(|_| !is_fallback);
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
             let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
@@ -48,7 +49,7 @@ impl Sent {
                 from,
                 until: leased.map_or(until, |lease| until.min(lease.until)),
                 // Nothing that the fallback store has granted is returned to the store.
-                recorded: if self.is_fallback { 0 } else { grant.recorded },
+                recorded: if is_fallback { 0 } else { grant.recorded },
                 counters: self.counters,
                 units: Costs::default(),
                 guard,
@@ -188,8 +189,8 @@ impl Dispatcher {
                 continue;
             }
             let lease = self.lease(&sent.policy, sent.begun);
-            let answer = sent.in_local_time(&taken, &offset, lease, now);
-            if !sent.is_fallback {
+            let answer = sent.in_local_time(&taken, &offset, lease, shard.is_none(), now);
+            if shard.is_some() {
                 if lease.is_some() {
                     let reclaimed = taken.occupancy.reclaimed;
                     handle.load().telemetry.reclaimed_places(reclaimed);

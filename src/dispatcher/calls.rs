@@ -43,7 +43,6 @@ pub(super) struct Sent {
     /// It gives back departures, or places.
     pub(super) gives_back: bool,
     pub(super) clock_sets: u64,
-    pub(super) is_fallback: bool,
 }
 
 impl Dispatcher {
@@ -213,7 +212,6 @@ impl Dispatcher {
             guard: Duration::from_micros(take.guard),
             gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
-            is_fallback: outage.is_some(),
         };
         Some((sent, take))
     }
