@@ -304,9 +304,9 @@ impl Handle {
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
         if place.arrival.number == 0 {
             // New requests are in the order in which they join, as the queues are locked.
-            place.arrival.at = Instant::now();
+            let (at, number) = (Instant::now(), self.next_number());
+            place.arrival = Arrival { at, number };
         }
-        place.arrival = self.numbered(place.arrival);
         // Its share may have been combined with others.
         place.flow = queue.flow;
         locked.join(mode, place.arrival, cost, bound);
@@ -317,28 +317,26 @@ impl Handle {
             locked.announce(now);
         }
         drop(locked);
-        let lanes = queues[key].clone();
         drop(queues);
         // A place belongs to the queue to which the store has given it.
         if current.policy.lease().is_none() {
-            overtake(&lanes, &queue, (mode, cost), reserves, now);
+            overtake(&self.lanes(key), &queue, (mode, cost), reserves, now);
         }
         queue.update(|_| {});
         Ok(Waiting::new(queue, place, current))
     }
 
     /// The place of a request that had a permit, and waits once more.
-    pub(crate) fn former_place(&self, place: Position) -> Position {
-        let arrival = self.numbered(place.arrival);
-        Position { arrival, ..place }
+    pub(crate) fn former_place(&self, mut place: Position) -> Position {
+        if place.arrival.number == 0 {
+            place.arrival.number = self.next_number();
+        }
+        place
     }
 
-    /// Numbers a request that was in no queue yet, behind those that arrived at the same time.
-    fn numbered(&self, mut arrival: Arrival) -> Arrival {
-        if arrival.number == 0 {
-            arrival.number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        }
-        arrival
+    /// The number of a request that was in no queue yet, behind those that arrived at the same time.
+    fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The queue of requests like this one.
