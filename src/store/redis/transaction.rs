@@ -164,13 +164,14 @@ impl RedisStore {
         }
         if has_changed {
             // The value may be one that a script can change, or differ in the shape of a log only.
-            let mut again = named.clone();
-            if let Some(state) = value.and_then(|value| State::decode(&value).ok())
+            let mut again = self.scripting.then(|| named.clone());
+            if let Some(again) = &mut again
+                && let Some(state) = value.and_then(|value| State::decode(&value).ok())
                 && let Some(policy) = call.policy.stored_like(&state.counters)
             {
                 again.call.policy = Arc::new(policy);
             }
-            return Ok(Continue(self.scripting.then_some(again)));
+            return Ok(Continue(again));
         }
         Ok(Break((answer, Reading { now, origin })))
     }
