@@ -75,7 +75,7 @@ function share(most, finish)
     -- Behind those before it, it needs room in each of their units.
     if each& == 0 and units& > 0 then each& = 1 end --units
     before& = units& - each& --units
-    local arrival = common.arrival_of(<<units&| + >>)
+    local arrival = common.arrival_of(points, totals, <<units&| + >>)
     local before = <<before&| + >>
     local <<others&>> = ahead(arrival, before, finish)
     local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= finish

@@ -107,6 +107,17 @@ function common.first_cost(place)
   return <<cost&>>
 end
 
+-- When the last request arrived of those that cost so much in all units together, by the points of a demand and their sums.
+function common.arrival_of(points, totals, unit)
+  local i = 1
+  while totals[i + 1] and totals[i] < unit do i = i + 1 end
+  if i == 1 then return points[1] end
+  local place = (i - 1) * @step + 1
+  local arrival, before = points[place - @step], totals[i - 1]
+  local behind = (points[place] - arrival) * (unit - before) / (totals[i] - before)
+  return arrival + behind - behind % 1
+end
+
 -- Whether a process is ahead of another, by the first four numbers of each.
 function common.is_before(one, other)
   if one[1] ~= other[1] then return one[1] < other[1] end
@@ -284,16 +295,6 @@ for i = 1, count do totals[i] = <<points[(i - 1) * @step + 1 + &]| + >> end
 -- matter only to shares. Else it only matters whether there is one.
 local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
 points.last = points[(count - 1) * @step + 1] or 0
--- When the last request arrived of those that cost so much in all units together.
-function common.arrival_of(unit)
-  local i = 1
-  while i < count and totals[i] < unit do i = i + 1 end
-  if i == 1 then return points[1] end
-  local place = (i - 1) * @step + 1
-  local arrival, before = points[place - @step], totals[i - 1]
-  local behind = (points[place] - arrival) * (unit - before) / (totals[i] - before)
-  return arrival + behind - behind % 1
-end
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
@@ -521,7 +522,7 @@ if operation < 3 then
       if total_cost > 0 or i > 8 then
         last& = cost&
         if total_cost == 0 and points[(i - 1) * @step + 1 + &] > granted& then last& = 1 end
-        left = { common.arrival_of(total_granted + (<<last&| + >>)), <<last&>> }
+        left = { common.arrival_of(points, totals, total_granted + (<<last&| + >>)), <<last&>> }
       end
       for i = i, count do
         if totals[i] > total_granted + (<<last&| + >>) then
