@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use tokio::runtime::{self, Handle as Runtime};
+use tokio::runtime::{self, Handle as Runtime, RuntimeFlavor};
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -180,6 +180,7 @@ impl Task {
     async fn run(self) {
         let dispatcher = &self.dispatcher;
         let mut alarm = pin!(sleep_until(Instant::now()));
+        let has_threads = Runtime::current().runtime_flavor() != RuntimeFlavor::CurrentThread;
         loop {
             // A runtime that shuts down ends tasks where they yield, and drops each call, which is due again at once.
             consume_budget().await;
@@ -203,10 +204,10 @@ impl Task {
                     })
                     .await;
                     // Requests that are about to be polled share the next call, and so do those that depart now, in groups.
-                    yield_now().await;
+                    // Only a runtime of several threads may have polled this task ahead of them.
                     let departing = std::mem::take(&mut dispatcher.schedule.lock().departing);
                     let latest = Instant::now() + LONGEST_GATHER;
-                    for _ in 0..departing / NEIGHBOURS {
+                    for _ in 0..departing / NEIGHBOURS + usize::from(has_threads) {
                         if Instant::now() > latest {
                             break;
                         }
