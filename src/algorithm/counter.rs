@@ -199,7 +199,7 @@ impl Counter {
             (Tally::Gcra(it), Tally::Gcra(other)) => {
                 it.spaced = other.spaced;
                 if has_other_span {
-                    it.continue_with(quota.size);
+                    it.continue_with(self.size.span, quota.size.span);
                 }
             }
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned == other.aligned => {

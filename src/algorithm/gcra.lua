@@ -12,8 +12,8 @@ do
     if byte(raw, @value) == @kind then
       local former
       former, due, last = unpack('<I7I7I7', raw, @value + 5)
-      -- After a change, it counts as if the burst were used up at the last departure, at most.
-      if former ~= interval and due > last + tolerance then due = last + tolerance end
+      -- After a change, as much of the burst as before is used at the last departure.
+      if former ~= interval and due > last then due = last + math.ceil(span((due - last) / former, interval)) end
     else
       shape = true
     end

@@ -1,6 +1,6 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A), spacing and the leaky bucket.
 
-use super::{Algorithm, Settlement, Size, Terms, span};
+use super::{Algorithm, LONGEST_SPAN, Settlement, Size, Terms, span};
 
 /// A quota of one unit per interval, which is the span of its size. A burst of all its units may depart at once.
 ///
@@ -19,9 +19,13 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    /// Continues with another interval. It counts as if the burst were used up at the last departure, at most.
-    pub(super) fn continue_with(&mut self, size: Size) {
-        self.due = self.due.min(self.last + span(size.units.into(), size.span));
+    /// Continues with another interval. As much of the burst as before is used at the last departure.
+    pub(super) fn continue_with(&mut self, former: u64, interval: u64) {
+        if let Some(used) = self.due.checked_sub(self.last) {
+            // As in scripts, which have doubles alone.
+            let used = used as f64 / former as f64 * interval as f64;
+            self.due = self.last + (used.ceil() as u64).min(LONGEST_SPAN);
+        }
     }
 
     /// How much earlier than its theoretical arrival, after itself, a request of this cost may depart.
