@@ -21,7 +21,7 @@
 //! | part of the tail | content |
 //! | --- | --- |
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
-//! | hold | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7) |
+//! | hold | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), last reset (7) |
 //! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
@@ -310,7 +310,7 @@ impl State {
             for (allowed, until) in &hold.allowed[..amounts.units()] {
                 out.put([4, 7], [u64::from(*allowed), *until]);
             }
-            out.put([7], [hold.commanded]);
+            out.put([7, 7], [hold.commanded, hold.reset]);
         }
         if let Some(life) = &self.life {
             flags |= HAS_LIFE;
@@ -400,7 +400,7 @@ impl State {
                 let [units, until] = tail.numbers([4, 7])?;
                 *allowed = (units as u32, until);
             }
-            [hold.commanded] = tail.numbers([7])?;
+            [hold.commanded, hold.reset] = tail.numbers([7, 7])?;
             state.hold = Some(Box::new(hold));
         }
         if flags & HAS_LIFE != 0 {

@@ -192,10 +192,11 @@ do
 end
 local is_held = flags % 2 == 1
 local paused, commanded = 0, 0
+common.reset = 0
 allowed&, allowed_until& = 0, 0
 if is_held then
-  paused, <<allowed&, allowed_until&>>, commanded = unpack('<I7@allowedI7', padded, at)
-  at = at + 14 + 11 * @units
+  paused, <<allowed&, allowed_until&>>, commanded, common.reset = unpack('<I7@allowedI7I7', padded, at)
+  at = at + 21 + 11 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
 if flags % 4 >= 2 then
@@ -450,6 +451,8 @@ if operation < 3 then
   local corrected = 0
   if is_rare then
     for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
+    -- Departures that were forgotten are not returned.
+    for i = 1, #corrections&, 2 do if corrections&[i] < common.reset and corrections&[i + 1] < 0 then corrections&[i + 1] = 0 end end
     settle$(corrections@unit)
   end
   --@held_up
@@ -654,7 +657,7 @@ else
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
-        quarantined = 0
+        quarantined, common.reset = 0, now
         clear$()
       end
     end
@@ -689,7 +692,7 @@ if is_changed then
   if finish <= now then
     if raw ~= '' then call('DEL', key) end
   elseif not is_same or total_granted > 0 or settled > 0 or generation > 0 then
-    local held = is_held and pack('<I7@allowedI7', paused, <<allowed&, allowed_until&>>, commanded) or ''
+    local held = is_held and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.reset) or ''
     local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local order = ''

@@ -45,6 +45,8 @@ pub(crate) struct Hold {
     pub(crate) allowed: [(u32, u64); MOST_UNITS],
     /// When the last pause, resume or reset was applied.
     pub(crate) commanded: u64,
+    /// When the last reset was applied. To return an earlier departure would return later ones.
+    pub(crate) reset: u64,
 }
 
 impl Hold {
@@ -357,6 +359,10 @@ impl State {
 
     /// Corrects a past departure.
     pub(super) fn settle(&mut self, settlement: &Settlement) {
+        let reset = self.hold.as_ref().map_or(0, |hold| hold.reset);
+        if settlement.difference < 0 && settlement.recorded < reset {
+            return;
+        }
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
@@ -383,9 +389,17 @@ impl State {
                     hold.allowed[unit] = (units, now + span.min(LONGEST_SPAN));
                 }
             }
-            Command::Resume => hold = Hold::default(),
+            Command::Resume => {
+                hold = Hold {
+                    reset: hold.reset,
+                    ..Hold::default()
+                };
+            }
             Command::Reset => {
-                hold = Hold::default();
+                hold = Hold {
+                    reset: now,
+                    ..Hold::default()
+                };
                 self.clear();
                 self.tags.clear();
                 if let Some(life) = &mut self.life {
