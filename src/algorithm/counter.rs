@@ -25,7 +25,8 @@ pub(super) trait Algorithm {
     /// of it. If there are any, it is an estimate, which may be early, never late.
     fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64;
 
-    /// How many requests of this cost may depart together at `at`, which is a time that `earliest` has named.
+    /// How many requests of this cost may depart together at `at`, which is a time that `earliest` has named. It may be
+    /// none if that is not now.
     fn fits(&self, size: Size, at: u64, cost: u32, terms: &Terms) -> u64;
 
     /// How many units may depart now.

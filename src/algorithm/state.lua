@@ -474,11 +474,10 @@ if operation < 3 then
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
       if time > finish then break end
-      local together, record = 1, (time > arrives and time or arrives) + hold
-      if total_cost > 0 and requests - departed > 1 then
-        together = fits(time, <<each&>>)
-        if together > requests - departed then together = requests - departed end
-      end
+      local together, record = fits(time, <<each&>>), (time > arrives and time or arrives) + hold
+      if together < 1 then break end
+      local alike = total_cost > 0 and requests - departed or 1
+      if together > alike then together = alike end
       local units& = together * each&
       asked_from = nil
       take$(time, record, units@unit) --unit

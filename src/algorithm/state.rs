@@ -523,10 +523,14 @@ impl State {
             if at > until {
                 break;
             }
-            let together = match requests - count {
-                left if demand.cost.is_zero() || left == 1 => 1,
-                left => self.fits_at(terms, at, cost.as_costs()).min(left),
+            let alike = match demand.cost.is_zero() {
+                true => 1,
+                false => requests - count,
             };
+            let together = self.fits_at(terms, at, cost.as_costs()).min(alike);
+            if together == 0 {
+                break;
+            }
             let (recorded, units) = (terms.recorded(at), (cost * together).as_costs());
             self.record(at, recorded, units);
             grants.push(Grant {

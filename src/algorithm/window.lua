@@ -108,6 +108,8 @@ do
       if live < stop then _, left = entry(live) end
       free = free + left
     end
+    -- Values hold the sum of all units in four bytes.
+    if free > 4294967295 - used then free = 4294967295 - used end
     if free < cost then return 0 end
     free = free / cost
     return free - free % 1
@@ -176,8 +178,7 @@ do
           if times[middle] < recorded then low = middle else at = middle end
         end
         local is_found = at < stop and times[at] == recorded
-        -- Values hold the sum of all units in four bytes.
-        local most = used < 2147483647 and 2147483647 - used or 0
+        local most = 4294967295 - used
         if difference > most then difference = most end
         if difference < 0 then
           if is_found then

@@ -78,6 +78,11 @@ impl Window {
         entry.map(|entry| entry.recorded)
     }
 
+    /// The units that can be recorded before others leave the log: values hold the sum of all units in four bytes.
+    fn recordable(&self) -> u64 {
+        u64::from(u32::MAX).saturating_sub(self.used)
+    }
+
     fn free(&self, size: Size, at: u64) -> u64 {
         let has_left = |entry: &&Entry| entry.recorded + size.span <= at;
         let left = self.log.iter().take_while(has_left);
@@ -116,7 +121,8 @@ impl Algorithm for Window {
     }
 
     fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Terms) -> u64 {
-        self.free(size, at) / u64::from(cost)
+        let free = self.free(size, at).min(self.recordable());
+        free / u64::from(cost)
     }
 
     fn take(&mut self, _size: Size, _at: u64, recorded: u64, units: u32) {
@@ -151,9 +157,7 @@ impl Algorithm for Window {
         }
         let recorded = self.round(settled.recorded);
         if let Ok(more) = u64::try_from(settled.difference) {
-            // Values hold the sum of all units in four bytes.
-            let most = u64::from(u32::MAX / 2).saturating_sub(self.used);
-            let more = more.min(most) as u32;
+            let more = more.min(self.recordable()) as u32;
             if more > 0 {
                 self.take(size, 0, recorded, more);
             }
