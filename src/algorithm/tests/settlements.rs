@@ -118,3 +118,19 @@ fn a_departure_before_a_reset_is_not_returned() {
         assert_eq!(state.take(0, &take, START + 2).granted(), 0, "{quota}");
     }
 }
+
+#[test]
+fn a_log_holds_no_more_units_than_its_value_and_all_debt_up_to_that() {
+    let mut state = State::new(&[counter("4000000000/50ms")]);
+    let mut take = Take::one(Mode::Try, 2_000_000_000);
+    let recorded = state.take(0, &take, START).grants[0].recorded;
+    take.horizon = 100 * MILLI;
+    take.corrections.settlements.push(Settlement {
+        recorded,
+        unit: 0,
+        difference: 1_500_000_000,
+    });
+    let taken = state.take(0, &take, START);
+    assert_eq!(taken.remaining, Costs::from(500_000_000));
+    assert_eq!(taken.granted(), 0);
+}
