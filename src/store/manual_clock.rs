@@ -58,7 +58,7 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// [validity] and timeouts follow tokio's clock too.
 ///
 /// Setting a running clock acts as setting the clock of a Redis host. Forward, requests depart early, beside those that
-/// were granted already. Back, nothing departs until the clock has caught up. [Strict recovery] notices both if the
+/// were granted already. Back, what is used stays used until the clock has caught up. [Strict recovery] notices both if the
 /// store is not embedded, as in a [`FailingStore`](crate::test_util::FailingStore).
 ///
 /// [`try_acquire`]: crate::Limiter::try_acquire
