@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, V
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{of_attempt, of_call, too_late, unreachable};
+use super::errors::{of_attempt, of_call, refused, too_late, unreachable};
 use super::target::Target;
 use super::{AnswerOrigin, Answers, CommandAnswer};
 use crate::key::sha256;
@@ -39,7 +39,12 @@ impl Connection {
             let mut command = redis::cmd("INFO");
             let info = redis.send_packed_command(command.arg("server")).await?;
             match info {
-                Value::ServerError(error) if error.code() == "NOAUTH" => Err(error.into()),
+                // A number that is missing for any other reason than a right would differ from that of other processes.
+                Value::ServerError(error)
+                    if error.code() == "NOAUTH" || refused(&error).is_outage() =>
+                {
+                    Err(error.into())
+                }
                 info => RedisResult::Ok((client, redis, info)),
             }
         };
