@@ -295,12 +295,13 @@ impl RedisStore {
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
         let now = if self.server_time {
-            let time = redis::from_redis_value(last.into_value()?);
+            let time = redis::from_redis_value(last);
             let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
             seconds * 1_000_000 + micros
         } else {
             let now = host_time();
             // The clock was read after the answer.
+        let last = last.into_value()?;
             origin.received = Instant::now();
             now
         };
