@@ -89,6 +89,9 @@ pub struct RedisStore {
     subscription: Arc<OnceLock<Subscription>>,
 }
 
+/// The longest timeout of a call. A limiter drops calls after 5 s, and a call that is dropped replaces no broken connection.
+const LONGEST_CALL: Duration = Duration::from_millis(4_500);
+
 /// A call, and the name of the value that it changes.
 #[derive(Clone)]
 struct NamedCall {
@@ -111,7 +114,7 @@ impl RedisStore {
         Ok(self)
     }
 
-    /// Sets how long a call waits for its answer. Default: 1 s.
+    /// Sets how long a call waits for its answer. Those of limiters wait for at most 4.5 s. Default: 1 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -220,7 +223,8 @@ impl Store for RedisStore {
 impl RedisStore {
     /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
     async fn call_all(&self, name: &str, calls: &[NamedCall]) -> Result<Answered, StoreError> {
-        let deadline = self.deadline();
+        let later = || self.deadline().min(Instant::now() + LONGEST_CALL);
+        let deadline = later();
         // It ends with the runtime on which it was started.
         if let Some(subscription) = self.subscription.get() {
             subscription.resume();
