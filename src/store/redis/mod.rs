@@ -133,7 +133,8 @@ impl RedisStore {
     /// - A call fails after 50 attempts, or if the timeout is over. Nothing is consumed then. This may happen to a
     ///   process that is far from the server while many others use the same key.
     /// - The whole value is read and written each time, up to about 12 kB for each quota.
-    /// - Each concurrent call needs a connection of its own. Up to 64 unused ones are kept open.
+    /// - Each concurrent call needs a connection of its own. Up to 64 unused ones are kept open. Further calls wait for up to
+    ///   the timeout, which then begins.
     ///
     /// # Errors
     ///
@@ -239,6 +240,8 @@ impl RedisStore {
             *result = Some(self.transact(named, deadline).await);
         }))
         .await;
+        // They may have waited for their turns.
+        let deadline = later();
         let mut at: Option<Reading> = None;
         let mut answers: Vec<Result<Taken, StoreError>> = Vec::with_capacity(calls.len());
         let mut nudges = Pipeline::new();
@@ -298,6 +301,7 @@ impl RedisStore {
         let mut answers = servers.run(name, &commands, deadline).await?;
         let last = answers.pop().ok_or_else(strange)?;
         let mut origin = last.origin;
+        let last = last.into_value()?;
         let now = if self.server_time {
             let time = redis::from_redis_value(last);
             let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
@@ -305,7 +309,6 @@ impl RedisStore {
         } else {
             let now = host_time();
             // The clock was read after the answer.
-        let last = last.into_value()?;
             origin.received = Instant::now();
             now
         };

@@ -39,9 +39,13 @@ impl RedisStore {
     ) -> Result<Done, StoreError> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&named.name);
         let turn = self.turns[hash as usize % self.turns.len()].lock();
-        let _turn = timeout_at(deadline, turn)
-            .await
-            .map_err(|late| StoreError::new("redis did not answer in time").caused_by(late))?;
+        let begun = Instant::now();
+        let Ok(_turn) = timeout_at(deadline, turn).await else {
+            let many = "too many calls at the same time: allow scripts, or raise the timeout";
+            return Err(StoreError::new(many).conflict());
+        };
+        // The server has had no part in the wait.
+        let deadline = deadline + begun.elapsed();
         let mut conflict = StoreError::new(
             "other processes changed the same key too often: allow scripts, or raise the timeout",
         )
