@@ -1,7 +1,9 @@
 //! One connection to one server: [`Connection`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
@@ -14,6 +16,9 @@ use crate::key::sha256;
 use crate::lock::Mutex;
 use crate::store::StoreError;
 
+/// After so long, the server may have closed an unused connection.
+const UNUSED: Duration = Duration::from_secs(1);
+
 /// A connection that many calls share, or that one caller has to itself.
 #[derive(Clone)]
 pub(super) struct Connection {
@@ -22,6 +27,8 @@ pub(super) struct Connection {
     pub(super) server: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
+    /// When something was sent last.
+    used: Arc<Mutex<Instant>>,
     /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
     pub(super) idle: Arc<Mutex<Vec<Self>>>,
 }
@@ -59,13 +66,27 @@ impl Connection {
             redis,
             server: identity(info, address),
             runtime: Arc::new(runtime),
+            used: Arc::new(Mutex::new(Instant::now())),
             idle: Arc::default(),
         })
     }
 
-    /// False if the runtime of the connection has shut down, so that no call would be answered.
+    /// False if no call would be answered: the runtime of the connection has shut down, or the server has closed it.
     pub(super) fn is_usable(&self) -> bool {
-        !self.runtime.is_closed()
+        if self.runtime.is_closed() {
+            return false;
+        }
+        let mut used = self.used.lock();
+        if used.elapsed() > UNUSED {
+            // On a closed connection, it fails at once. Else the server may get it, and nothing waits for the answer.
+            let (mut redis, ping) = (self.redis.clone(), redis::cmd("PING"));
+            let answer = redis.send_packed_command(&ping).now_or_never();
+            if answer.is_some_and(|it| it.is_err()) {
+                return false;
+            }
+            *used = Instant::now();
+        }
+        true
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -73,6 +94,7 @@ impl Connection {
     }
 
     pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {
+        *self.used.lock() = Instant::now();
         send(&mut self.redis.clone(), self.server, commands, deadline).await
     }
 }

@@ -147,11 +147,7 @@ pub(crate) async fn exclusive(
     let node = servers.node(name, deadline).await?;
     // Only while the shared connection works, so that its pauses bound the number of attempts.
     let shared = node.shared(deadline).await?;
-    let idle = {
-        let mut idle = shared.idle.lock();
-        idle.retain(Connection::is_usable);
-        idle.pop()
-    };
+    let idle = std::iter::from_fn(|| shared.idle.lock().pop()).find(Connection::is_usable);
     let is_reused = idle.is_some();
     let connection = match idle {
         Some(idle) => idle,
