@@ -14,6 +14,7 @@ use crate::store::Store as _;
 use crate::store::redis::servers::{self, AnswerOrigin, Answers, CommandAnswer, Servers, Topology};
 use crate::store::redis::{Reading, RedisStore};
 use support::command_stats::CommandStats;
+use support::errors::until_ok;
 
 fn store(server: &RedisServer) -> RedisStore {
     let store = RedisStore::on(servers::at(&server.url()).unwrap());
@@ -119,6 +120,25 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
         let error = store.call(vec![call("9/m")]).await.unwrap_err();
         assert!(error.is_conflict() && error.is_outcome_unknown(), "{late}");
     }
+}
+
+/// Otherwise strict recovery would take it for another server for as long as the new connection lasts.
+#[tokio::test]
+async fn a_server_that_is_busy_is_out_and_keeps_its_number() {
+    let server = RedisServer::start_with(&["--lua-time-limit", "10"]);
+    let [known, new] = [(); 2].map(|()| store(&server).server_time(false));
+    let key = Key::new("a");
+    let number = known.ping(&key).await.unwrap().server;
+    let mut busy = server.client().get_connection().unwrap();
+    let mut script = redis::cmd("EVAL");
+    let script = script.arg("while true do end").arg(0).get_packed_command();
+    busy.send_packed_command(&script).unwrap();
+    for store in [&known, &new] {
+        assert!(store.ping(&key).await.unwrap_err().is_outage());
+    }
+    server.command::<()>(&["SCRIPT", "KILL"]);
+    let answered = until_ok(async || new.ping(&key).await).await;
+    assert_eq!(answered.server, number);
 }
 
 #[cfg(feature = "redis-cluster")]
