@@ -122,6 +122,17 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
     }
 }
 
+/// A limiter drops it then, and the connection would not be replaced.
+#[tokio::test]
+async fn a_call_ends_after_less_than_five_seconds_however_long_the_timeout() {
+    let out = |_, deadline| {
+        assert!(deadline < Instant::now() + Duration::from_secs(5));
+        Some(Err(StoreError::new("redis cannot be reached")))
+    };
+    let store = failing(&RedisServer::start(), Box::new(out)).timeout(Duration::MAX);
+    assert!(store.ping(&Key::new("a")).await.is_err());
+}
+
 /// Otherwise strict recovery would take it for another server for as long as the new connection lasts.
 #[tokio::test]
 async fn a_server_that_is_busy_is_out_and_keeps_its_number() {
