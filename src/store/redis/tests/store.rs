@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use redis::Pipeline;
 use tokio::time::Instant;
 
@@ -120,6 +121,11 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
         let error = store.call(vec![call("9/m")]).await.unwrap_err();
         assert!(error.is_conflict() && error.is_outcome_unknown(), "{late}");
     }
+    // The server is not out if other calls of this process take too long.
+    let store = store(&server).timeout(Duration::from_millis(100));
+    let _turns = join_all(store.turns.iter().map(|turn| turn.lock())).await;
+    let error = store.call(vec![call("9/m")]).await.unwrap_err();
+    assert!(error.is_conflict() && !error.is_outcome_unknown());
 }
 
 /// A limiter drops it then, and the connection would not be replaced.
