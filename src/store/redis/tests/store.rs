@@ -13,7 +13,7 @@ use super::*;
 use crate::algorithm::{Demand, Mode, State, Take};
 use crate::store::Store as _;
 use crate::store::redis::servers::{self, AnswerOrigin, Answers, CommandAnswer, Servers, Topology};
-use crate::store::redis::{Reading, RedisStore};
+use crate::store::redis::{Reading, RedisStore, StoredKey};
 use support::command_stats::CommandStats;
 use support::errors::until_ok;
 
@@ -234,7 +234,7 @@ async fn a_user_without_the_right_to_transactions_writes_nothing() {
 async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
     let server = RedisServer::start();
     let store = store(&server);
-    for (keys, processes, most) in [(1, 3_000, 1), (64, 20, 1), (64, 100, 64)] {
+    for (keys, processes, most) in [(1, 4_000, 1), (64, 20, 1), (64, 100, 64)] {
         let policy = policy("10/m");
         let waits = |process: u64| Take {
             demand: Demand::new([(1, 1); 2].into_iter()),
@@ -268,5 +268,7 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         assert!(answered.answers.iter().all(Result::is_ok));
         let made = calls() - before;
         assert!((1..=most).contains(&made), "{keys} {processes}: {made}");
+        let stored = StoredKey::new(&Key::new("key-0"), None);
+        assert!(matches!(store.look(&[stored]).await[..], [Ok(Some(_))]));
     }
 }
