@@ -132,6 +132,16 @@ async fn a_late_or_lost_answer_has_an_unknown_outcome() {
 }
 
 #[tokio::test]
+async fn a_connection_that_was_closed_while_it_was_unused_fails_no_call() {
+    let (_server, proxy, servers) = proxied();
+    get(&servers).await.unwrap();
+    proxy.cut();
+    sleep(Duration::from_millis(1_100)).await;
+    get(&servers).await.unwrap();
+    assert_eq!(proxy.made(), 2);
+}
+
+#[tokio::test]
 async fn a_server_that_is_down_is_tried_with_pauses_until_it_is_up() {
     let (mut server, proxy, servers) = proxied();
     server.kill9();
