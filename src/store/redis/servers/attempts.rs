@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, ready};
+use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::too_late;
@@ -24,6 +25,8 @@ pub(super) struct Attempts<T>(Arc<Mutex<State<T>>>);
 struct State<T> {
     /// The attempt that runs, or the last outcome.
     latest: Attempt<T>,
+    /// The runtime on which it was started.
+    runtime: Option<runtime::Id>,
     /// Callers get the last outcome until then.
     paused_until: Instant,
     pause_after_success: Duration,
@@ -31,7 +34,7 @@ struct State<T> {
     failures: u32,
 }
 
-/// It returns `None` if its runtime has shut down.
+/// It returns `None` if its runtime has shut down, or if it was abandoned.
 type Attempt<T> = Shared<BoxFuture<'static, Option<Outcome<T>>>>;
 
 type Outcome<T> = Result<T, StoreError>;
@@ -40,6 +43,7 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
     pub(super) fn new(pause_after_success: Duration) -> Self {
         Self(Arc::new(Mutex::new(State {
             latest: ready(None).boxed().shared(),
+            runtime: None,
             paused_until: Instant::now(),
             pause_after_success,
             failures: 0,
@@ -65,12 +69,23 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
             match timeout_at(deadline, self.start(&is_usable, attempt())).await {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
-                Err(elapsed) => return Err(too_late().caused_by(elapsed)),
+                Err(elapsed) => {
+                    self.abandon();
+                    return Err(too_late().caused_by(elapsed));
+                }
             }
         }
         Err(StoreError::new(
             "the tokio runtime shut down while it connected to redis",
         ))
+    }
+
+    /// Lets the next caller start another attempt if this one runs on another runtime, which may not be polled any more.
+    fn abandon(&self) {
+        let mut state = self.0.lock();
+        if state.finished().is_none() && state.runtime != Some(Handle::current().id()) {
+            state.latest = ready(None).boxed().shared();
+        }
     }
 
     /// Starts an attempt unless one is running, a pause is on, or the last value is usable. Returns the latest one.
@@ -101,6 +116,7 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
                 outcome
             });
             state.latest = task.map(Result::ok).boxed().shared();
+            state.runtime = Some(Handle::current().id());
         }
         state.latest.clone()
     }
