@@ -187,6 +187,22 @@ fn an_attempt_that_ends_with_its_runtime_is_made_again_on_another() {
     drop(waiting);
 }
 
+#[test]
+fn an_attempt_on_a_runtime_that_is_not_polled_holds_up_no_other() {
+    let (_server, proxy, servers) = proxied();
+    let ping = async || {
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let ping = pipe(&[&["PING"]]);
+        servers.run("key", &ping, deadline).await.map(drop)
+    };
+    proxy.hold();
+    let idle = runtime::Builder::new_current_thread().enable_all().build();
+    let idle = idle.unwrap();
+    assert!(idle.block_on(ping()).is_err());
+    proxy.resume();
+    start_runtime().block_on(until_ok(ping));
+}
+
 #[tokio::test]
 async fn a_server_that_became_a_replica_is_connected_to_again() {
     let (old, proxy, servers) = proxied();
