@@ -105,8 +105,10 @@ pub enum Recovery {
     /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
     ///   after ten idle minutes, 300 ms.
     ///
-    /// All processes that share a key need the same recovery. A host whose clock stops while it sleeps, such as a
-    /// laptop, takes the server's clock for one that was set.
+    /// All processes that share a key need the same recovery. Either all of them know the server process, or none does: a
+    /// `RedisStore` made from a connection does not, nor does a user without the right to `INFO`. Otherwise the key stays in
+    /// quarantine. A host whose clock stops while it sleeps, such as a laptop, takes the server's clock for one that was
+    /// set.
     Strict,
 }
 
