@@ -385,7 +385,7 @@ impl Queue {
     /// Something may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
         if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() {
-            self.call_at(now);
+            self.reschedule(now);
         }
     }
 
