@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::algorithm::{Command, Mode, Taken};
+use crate::priority::Priority;
 
 /// A policy that has this one while the store is out.
 fn with_fallback(policy: Arc<Policy>, fallback: Arc<Policy>) -> Arc<Policy> {
@@ -272,4 +273,16 @@ async fn a_pause_makes_no_estimate_late() {
     pass(10).await;
     handle.command(&key(), &pause(SECOND / 50), Instant::now());
     first.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_store_does_not_know_costs_few_calls() {
+    let (store, handle) = served(policy("2/s"));
+    depart(&handle, 2).await.unwrap();
+    let high = Acquire::new(handle.clone(), key()).priority(Priority::High);
+    let _waiting = (tokio::spawn(high), spawn(&handle, 1));
+    pass(10).await;
+    handle.command(&key(), &pause(60 * SECOND), Instant::now());
+    pass(10_000).await;
+    assert!(store.calls() < 200, "{} calls", store.calls());
 }
