@@ -39,6 +39,9 @@ const ANNOUNCE: Duration = Duration::from_millis(100);
 /// Work that needs no place any more looks again after so long.
 const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 
+/// A request whose task is not polled has missed its turn so long after that.
+const MISSED: Duration = Duration::from_micros(1);
+
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -345,7 +348,8 @@ impl Queue {
     pub(crate) fn due(&self) -> Option<Instant> {
         let lease = self.places.lease.filter(|_| self.has_places());
         let check = self.departing.stall.check;
-        let times = self.call_due().into_iter().chain(check);
+        let missed = self.first_place().map(|turn| turn.until + MISSED);
+        let times = self.call_due().into_iter().chain(check).chain(missed);
         times.chain(lease.map(|lease| lease.until)).min()
     }
 
@@ -400,6 +404,13 @@ impl Queue {
     /// Returns true if the store keeps places for this queue, or has to.
     pub(crate) fn has_places(&self) -> bool {
         self.places.known > 0 || self.places.held > 0
+    }
+
+    /// The turn of the first request for which a place is kept.
+    fn first_place(&self) -> Option<Turn> {
+        self.counters.place()?;
+        let mut turns = self.departing.requests.values().map(|it| *it.turn);
+        turns.find(|turn| turn.places() > 0)
     }
 
     /// The units in progress, with those of turns.
@@ -896,11 +907,15 @@ impl Queue {
         Step::Fail(refusal)
     }
 
-    /// Requests that have missed their turns get others. A request that is not polled gets no third one.
+    /// Requests that have missed their turns get others. A request that is not polled gets no third one, and the second
+    /// one goes back to the store: another request may need its place.
     fn expire(&mut self, now: Instant) {
         self.departing.stall.has_missed = true;
         let stall = self.departing.stall;
         self.replace(|place, it| stall.is_late(place, it, now), now);
+        for turn in self.departing.take_missed(now) {
+            self.send_back(&turn, now);
+        }
     }
 
     /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
@@ -933,10 +948,12 @@ impl Queue {
         self.departing.release(now);
     }
 
-    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed
-    /// wait again; returns the first of these turns.
+    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed, or that
+    /// keep places and are not polled, wait again; returns the first of these turns.
     pub(crate) fn check(&mut self, now: Instant) -> Option<Turn> {
-        let missed = self.departing.first_blocked().filter(|it| it.until < now);
+        let turns = self.departing.first_blocked().into_iter();
+        let mut turns = turns.chain(self.first_place());
+        let missed = turns.find(|turn| turn.until < now);
         if missed.is_some() {
             self.expire(now);
         }

@@ -116,6 +116,17 @@ impl Departures {
         Some(*first.turn)
     }
 
+    /// Takes the turns that have passed. Their requests are not polled.
+    pub(super) fn take_missed(&mut self, now: Instant) -> Vec<Turn> {
+        let departing = self.requests.values_mut();
+        let missed = departing.filter(|it| it.turn.until < now && !it.turn.units.is_zero());
+        let taken = missed.map(|it| Turn {
+            units: std::mem::take(&mut it.turn.units),
+            ..*it.turn
+        });
+        taken.collect()
+    }
+
     /// Lets requests past others whose tasks are not polled.
     pub(super) fn check(&mut self, now: Instant) {
         if self.stall.check.is_some_and(|due| due <= now) {
