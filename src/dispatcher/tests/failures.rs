@@ -244,6 +244,11 @@ async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() 
     tokio::time::sleep(handle.guard.current()).await;
     let departed = others.iter().filter(|it| it.is_finished()).count();
     assert!(departed >= NEIGHBOURS, "{departed}");
+    // They keep no place either.
+    let (_, handle) = served(policy("1 concurrent"));
+    let _stuck = handle.wait(1, None).unwrap();
+    let other = timeout(SECOND, spawn(&handle, 1)).await.unwrap();
+    other.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
