@@ -195,6 +195,16 @@ impl Dispatcher {
             }
             return;
         }
+        if is_new {
+            // The fallback store serves requests that wait, and counts the work in progress.
+            let is_served = |it: &Arc<KeyQueue>| {
+                let has_fallback = it.handle.load().policy.fallback.is_some();
+                has_fallback && self.store.shard(&it.key) == shard
+            };
+            for queue in self.queues().into_iter().filter(is_served) {
+                queue.update(|queue| queue.back(Instant::now()));
+            }
+        }
         self.ensure_task();
         self.changed.notify_waiters();
     }
