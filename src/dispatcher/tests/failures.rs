@@ -291,3 +291,17 @@ async fn a_pause_that_the_store_does_not_know_costs_few_calls() {
     pass(10_000).await;
     assert!(store.calls() < 200, "{} calls", store.calls());
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_whose_next_call_is_far_depart_by_the_fallback_store() {
+    let (store, handle) = served(with_fallback(policy("1/h"), policy("2/h")));
+    depart(&handle, 1).await.unwrap();
+    let waiting = spawn(&handle, 1);
+    pass(1_000).await;
+    store.set(Fault::Out);
+    // A request for another key notices the outage.
+    let other = Acquire::new(handle.clone(), Key::new("other"));
+    drop(other.await.unwrap());
+    let departed = timeout(SECOND, waiting).await.expect("in time");
+    departed.unwrap().unwrap();
+}

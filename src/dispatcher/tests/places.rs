@@ -75,15 +75,19 @@ async fn a_place_is_renewed_though_a_call_before_its_departure_was_refused() {
 async fn the_share_of_an_outage_holds_for_work_that_takes_longer_than_the_lease() {
     let mut parts = PolicyParts::of("10 concurrent lease=3s");
     parts.outage = Outage::Local { share: 0.1 };
-    let (store, handle) = served(parts.build().unwrap().into());
-    drop(Acquire::new(handle.clone(), key()).await.unwrap());
-    pass(1_000).await;
-    store.set(Fault::Out);
-    let high = Acquire::new(handle.clone(), key()).priority(Priority::High);
-    let _high = high.await.unwrap().hold();
-    pass(5_000).await;
-    let second = timeout(SECOND, Acquire::new(handle.clone(), key())).await;
-    assert!(second.is_err(), "two of one in progress");
+    let policy = Arc::new(parts.build().unwrap());
+    for (before, millis) in [(Fault::None, 100), (Fault::Out, 5_000)] {
+        let (store, handle) = served(policy.clone());
+        drop(Acquire::new(handle.clone(), key()).await.unwrap());
+        pass(1_000).await;
+        store.set(before);
+        let high = Acquire::new(handle.clone(), key()).priority(Priority::High);
+        let _high = high.await.unwrap().hold();
+        store.set(Fault::Out);
+        pass(millis).await;
+        let second = timeout(SECOND, Acquire::new(handle.clone(), key())).await;
+        assert!(second.is_err(), "two of one in progress");
+    }
 }
 
 #[test]
