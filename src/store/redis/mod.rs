@@ -222,10 +222,13 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
+    fn call_deadline(&self) -> Instant {
+        self.deadline().min(Instant::now() + LONGEST_CALL)
+    }
+
     /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
     async fn call_all(&self, name: &str, calls: &[NamedCall]) -> Result<Answered, StoreError> {
-        let later = || self.deadline().min(Instant::now() + LONGEST_CALL);
-        let deadline = later();
+        let deadline = self.call_deadline();
         // It ends with the runtime on which it was started.
         if let Some(subscription) = self.subscription.get() {
             subscription.resume();
@@ -241,7 +244,7 @@ impl RedisStore {
         }))
         .await;
         // They may have waited for their turns.
-        let deadline = later();
+        let deadline = self.call_deadline();
         let mut at: Option<Reading> = None;
         let mut answers: Vec<Result<Taken, StoreError>> = Vec::with_capacity(calls.len());
         let mut nudges = Pipeline::new();

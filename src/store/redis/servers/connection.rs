@@ -27,7 +27,7 @@ pub(super) struct Connection {
     pub(super) server: u64,
     /// Closed once the runtime of the connection has shut down.
     runtime: Arc<oneshot::Sender<()>>,
-    /// When something was sent last.
+    /// When it was used last.
     used: Arc<Mutex<Instant>>,
     /// Exclusive connections for the next callers. They end with this one, because the server may be a replica then.
     pub(super) idle: Arc<Mutex<Vec<Self>>>,
@@ -77,16 +77,16 @@ impl Connection {
             return false;
         }
         let mut used = self.used.lock();
-        if used.elapsed() > UNUSED {
+        let is_open = used.elapsed() < UNUSED || {
             // On a closed connection, it fails at once. Else the server may get it, and nothing waits for the answer.
             let (mut redis, ping) = (self.redis.clone(), redis::cmd("PING"));
             let answer = redis.send_packed_command(&ping).now_or_never();
-            if answer.is_some_and(|it| it.is_err()) {
-                return false;
-            }
+            answer.is_none_or(|it| it.is_ok())
+        };
+        if is_open {
             *used = Instant::now();
         }
-        true
+        is_open
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -94,7 +94,6 @@ impl Connection {
     }
 
     pub(super) async fn send(&self, commands: &Pipeline, deadline: Instant) -> Answers {
-        *self.used.lock() = Instant::now();
         send(&mut self.redis.clone(), self.server, commands, deadline).await
     }
 }
