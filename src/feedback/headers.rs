@@ -8,7 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 use super::limits::{self, Limit};
 use super::lines::{Lines, age};
 use super::{Advice, Feedback};
-use crate::quota::REQUESTS;
+use crate::quota::{CONCURRENT, REQUESTS};
 
 /// Reads the headers in which HTTP APIs state their limits.
 ///
@@ -177,7 +177,9 @@ impl Headers {
         }
         let of_requests = exhausted().filter(|limit| limit.unit == REQUESTS);
         let reset = of_requests.map(|limit| limit.reset).max();
-        let is_stated = exhausted().any(|limit| !limit.reset.is_zero());
+        // It is not known when requests in progress end.
+        let states = |limit: &Limit| !limit.reset.is_zero() && limit.unit != CONCURRENT;
+        let is_stated = exhausted().any(states);
         let pauses = [
             retry_after,
             reset.unwrap_or_default(),
