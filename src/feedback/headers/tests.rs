@@ -231,6 +231,7 @@ fn the_limits_of_well_known_services_are_read() {
         200 429 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=0;t=60 => 0 content-bytes in 60s
         200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60, "b";q=9;w=1 | ratelimit: "a";r=300;t=60, "b";r=0;t=2 => pause 2s, 300 content-bytes in 60s
         200 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0 => 0 concurrent-requests in 1s
+        429 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0 => pause 1s
     "#;
     check(&Headers::new(), cases);
 }
