@@ -269,9 +269,10 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// Gives a departure back if the service fails because there was no connection, so that nothing was sent. Default: it
     /// counts.
     ///
-    /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. Set it only if the
-    /// service does not follow redirects (with reqwest, `redirect::Policy::none()`) and does not retry: else an earlier
-    /// attempt may have been sent before.
+    /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. An unreachable host may also
+    /// end a connection on which the request was sent, so that counts. Set it only if the service
+    /// does not follow redirects (with reqwest, `redirect::Policy::none()`) and does not retry: else an earlier attempt may
+    /// have been sent before.
     pub fn refund_unsent(mut self) -> Self {
         self.direction.refunds_unsent = true;
         self
@@ -378,14 +379,9 @@ where
 
 /// Whether the cause of an error is that there was no connection.
 fn was_not_sent(error: &(dyn StdError + 'static)) -> bool {
-    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    // An open connection can end because its host or network is unreachable.
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused};
     let sources = std::iter::successors(Some(error), |&error| error.source());
     let mut kinds = sources.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
-    let unsent = [
-        AddrNotAvailable,
-        ConnectionRefused,
-        HostUnreachable,
-        NetworkUnreachable,
-    ];
-    kinds.any(|kind| unsent.contains(&kind))
+    kinds.any(|kind| [AddrNotAvailable, ConnectionRefused].contains(&kind))
 }
