@@ -47,6 +47,16 @@ impl Cost {
         self.0.iter().copied()
     }
 
+    /// The part of the cost in these units.
+    #[cfg(feature = "tower")]
+    pub(crate) fn within(&self, units: UnitNames) -> Self {
+        Self(
+            self.each()
+                .filter(|(unit, _)| units.contains(unit))
+                .collect(),
+        )
+    }
+
     /// The cost in requests.
     pub(crate) fn requests(&self) -> u32 {
         self.of_unit(REQUESTS).unwrap_or(1)

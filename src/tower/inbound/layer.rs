@@ -313,9 +313,11 @@ impl<F> Inbound<F> {
             });
             self.write(&mut head.headers, policy, headroom);
         }
-        // A layer outside may charge in the same units.
+        // Another layer may charge in the same units, or in others.
+        let units = permit.granted.turn.counters.units;
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
-        let mut charge = feedback::settle(&permit, actual);
+        let actual = actual.map(|cost| cost.within(units));
+        let mut charge = feedback::settle(&permit, actual.as_ref());
         if !counts {
             charge = None;
             // Its body may still be in progress.
