@@ -128,7 +128,9 @@ async fn a_server_settles_to_what_its_handler_reports() {
         .cost(|_: &Request<()>| ("tokens", 60));
     let service = layer.layer(service_fn(async |_| {
         let mut response = Response::new(String::new());
-        response.extensions_mut().insert(Cost::from(("tokens", 25)));
+        // Another layer counts bytes.
+        let cost = Cost::from(("tokens", 25)).of("bytes", 9);
+        response.extensions_mut().insert(cost);
         Ok::<_, Infallible>(response)
     }));
     let send = || service.clone().oneshot(Request::new(()));
