@@ -58,7 +58,7 @@ pub(crate) struct Handle {
     pub(crate) denials: Denials,
     seen: Seen,
     /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
-    announced: Cache<(Key, Option<usize>), Instant>,
+    announced: Cache<(Key, Option<&'static str>), Instant>,
 }
 
 /// The policy that holds now.
@@ -597,7 +597,7 @@ impl Handle {
     }
 
     /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later.
-    pub(crate) fn announces(&self, key: &Key, unit: Option<usize>, since: Instant) -> bool {
+    pub(crate) fn announces(&self, key: &Key, unit: Option<&'static str>, since: Instant) -> bool {
         let announced = (key.clone(), unit);
         let is_new = self.announced.get(&announced).is_none_or(|at| at < since);
         if is_new {

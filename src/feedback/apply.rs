@@ -50,24 +50,24 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
             continue;
         };
+        let name = policy.units()[unit];
+        let left_then = remaining.of(name).unwrap_or(u32::MAX);
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let left = handle
-                    .least_remaining(key, unit)
-                    .min(remaining.left.0[unit]);
+                let left = handle.least_remaining(key, unit).min(left_then);
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
-                others_use_them && handle.announces(key, Some(unit), begun - SELDOM)
+                others_use_them && handle.announces(key, Some(name), begun - SELDOM)
             }
-            0 => handle.announces(key, Some(unit), turn.from),
+            0 => handle.announces(key, Some(name), turn.from),
             _ => {
-                is_less(unit, units, time, &policy, remaining.left.0[unit])
+                is_less(unit, units, time, &policy, left_then)
                     && (units <= policy.largest_costs().0[unit] / 16
-                        || handle.announces(key, Some(unit), begun - SELDOM))
+                        || handle.announces(key, Some(name), begun - SELDOM))
             }
         };
         if is_news {
-            news.push((Some(unit), units, time));
+            news.push((Some(name), units, time));
         }
     }
     if !wait.is_zero() && handle.announces(key, None, turn.from) {
@@ -85,12 +85,19 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 let span = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
                 let command = match unit {
                     None => Command::Pause { span, evidence },
-                    Some(unit) => Command::Allow {
-                        unit,
-                        units,
-                        span,
-                        evidence,
-                    },
+                    Some(name) => {
+                        // The quotas may have changed.
+                        let units_now = handle.policy().units();
+                        let Some(unit) = units_now.iter().position(|it| *it == name) else {
+                            break;
+                        };
+                        Command::Allow {
+                            unit,
+                            units,
+                            span,
+                            evidence,
+                        }
+                    }
                 };
                 // If nothing may depart, the store has to have it, unless the time is over.
                 if span == 0 || handle.control(&key, command).await.is_ok() || units > 0 {
