@@ -487,7 +487,6 @@ impl Handle {
         let (current, begun) = (self.current(), Instant::now());
         self.command(key, &command, begun);
         self.denials.forget(Some(key));
-        current.telemetry.commanded(key, &command);
         let operation = Operation::Control(command);
         if let Some(policy) = &current.policy.fallback {
             let store = &self.dispatcher.fallback.store;
@@ -508,6 +507,7 @@ impl Handle {
             self.nudge(key, 0);
         }
         answered?;
+        current.telemetry.commanded(key, &command);
         let round_trip = self.guard.round_trip();
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);
