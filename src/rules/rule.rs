@@ -140,15 +140,15 @@ impl Rule {
     /// Adds a header that must have exactly this value. A request has to meet the conditions of all headers. If it has
     /// a header several times, one of them suffices. A condition on the same header replaces an earlier one.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let wanted = Wanted::Value(value.into());
-        self.header.0.insert(name.into(), wanted);
+        let (name, wanted) = (name.into(), Wanted::Value(value.into()));
+        self.header.0.insert(name.to_ascii_lowercase(), wanted);
         self
     }
 
     /// Adds a header that must be present, or one that must be absent.
     pub fn has_header(mut self, name: impl Into<String>, is_present: bool) -> Self {
-        let wanted = Wanted::Present(is_present);
-        self.header.0.insert(name.into(), wanted);
+        let (name, wanted) = (name.into(), Wanted::Present(is_present));
+        self.header.0.insert(name.to_ascii_lowercase(), wanted);
         self
     }
 
