@@ -58,6 +58,8 @@ use crate::priority::{Priority, Share};
 /// The service inside is made ready once the request may depart, so a request that waits occupies none of it. A
 /// concurrency limit or a buffer belongs inside. A retry belongs outside, so that each attempt needs a permit. A timeout
 /// outside includes the wait, and one inside does not. A layer that follows redirects belongs outside, where each hop counts.
+/// A `reqwest::Client` follows them inside unless its policy is `redirect::Policy::none()`: then hops are not counted, and a
+/// 429 of another host pauses the key.
 ///
 /// If the service takes longer to get ready than the permit is valid, the permit goes back. Once the service is ready, the
 /// request waits for another permit, in the place that it had. Until then, it releases the service. If that happens again, it
