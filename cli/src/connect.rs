@@ -47,7 +47,7 @@ pub(crate) struct Server {
     prefix: String,
 
     /// How long to wait for a reply from Redis
-    #[arg(long, help_heading = HEADING, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, help_heading = HEADING, value_name = "TIME", default_value = "1s", value_parser = crate::time::parse)]
     timeout: Duration,
 
     /// Use transactions instead of scripts, for limiters with `scripting(false)`

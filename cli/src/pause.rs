@@ -25,7 +25,7 @@ pub(crate) struct Args {
     key: KeyArgs,
 
     /// Length of the pause, such as 30s or "1h 30m"
-    #[arg(value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(value_name = "TIME", value_parser = crate::time::parse)]
     time: Duration,
 }
 

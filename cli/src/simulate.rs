@@ -83,15 +83,15 @@ pub(crate) struct Args {
     cost: Option<NonZeroU32>,
 
     /// Margin added to each window, for jitter between departure and arrival
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     buffer: Option<Duration>,
 
     /// How long after its granted time a request may depart
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     guard: Option<Duration>,
 
     /// Maximum wait; a refused caller retries when its request could have departed
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     max_wait: Option<Duration>,
 
     /// Maximum number of waiting requests per process; a refused caller retries after a second
@@ -130,7 +130,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
 /// Parses a duration. Timers do not support much longer ones.
 fn within_a_year(text: &str) -> Result<Duration, String> {
     const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let time = crate::time::parse(text)?;
     if time > YEAR {
         return Err("must be at most a year".to_owned());
     }

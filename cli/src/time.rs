@@ -1,6 +1,15 @@
-//! Formats durations and counts.
+//! Parses durations, and formats durations and counts.
 
 use std::time::Duration;
+
+/// Parses a duration such as `1h 30m`. Long texts and numbers are refused, as `humantime` panics where their sum overflows.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    if text.len() > 64 || numbers.any(|number| number.len() > 9) {
+        return Err("a number is too long".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
 
 /// Seconds, to the microsecond, which is the resolution of stores.
 pub(crate) fn seconds(time: Duration) -> f64 {
@@ -47,6 +56,7 @@ mod tests {
         let shown = [0, 499, 12_400, 1_012_500, 90_000_000].map(Duration::from_micros);
         assert_eq!(shown.map(span), ["0s", "0s", "12ms", "1.013s", "90s"]);
         assert_eq!(seconds(Duration::from_millis(1_614)).to_string(), "1.614");
+        assert!(parse("18446744073709551615s1000ms").is_err());
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod tally;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Time between refreshes
-    #[arg(long, short, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, short, value_name = "TIME", default_value = "2s", value_parser = crate::time::parse)]
     interval: Duration,
 
     /// Exit after this many refreshes
