@@ -579,7 +579,7 @@ impl Handle {
     }
 
     /// Applies a command to the requests of a key in this process.
-    pub(super) fn command(&self, key: &Key, command: &Command, now: Instant) {
+    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
             queue.update(|queue| match command {
                 Command::Pause { span, .. } => {

@@ -71,44 +71,49 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         }
     }
     if !wait.is_zero() && handle.announces(key, None, turn.from) {
-        news.insert(0, (None, 0, wait));
+        let span = micros(wait);
+        handle.command(key, &Command::Pause { span, evidence }, begun);
+        // The last one, as a pause makes the store ignore what requests that departed before it say.
+        news.push((None, 0, wait));
     }
     if news.is_empty() {
         return None;
     }
     let (handle, key) = (handle.clone(), key.clone());
     let sending = tokio::spawn(async move {
-        for (unit, units, time) in news {
-            let mut pause = FIRST_PAUSE;
-            loop {
-                let left = time.saturating_sub(begun.elapsed());
-                let span = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-                let command = match unit {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut is_known = true;
+            for &(name, units, time) in &news {
+                let span = micros(time.saturating_sub(begun.elapsed()));
+                // The quotas may have changed.
+                let position = |name| handle.policy().units().iter().position(|it| *it == name);
+                let command = match name.map(position) {
+                    _ if span == 0 => continue,
                     None => Command::Pause { span, evidence },
-                    Some(name) => {
-                        // The quotas may have changed.
-                        let units_now = handle.policy().units();
-                        let Some(unit) = units_now.iter().position(|it| *it == name) else {
-                            break;
-                        };
-                        Command::Allow {
-                            unit,
-                            units,
-                            span,
-                            evidence,
-                        }
-                    }
+                    Some(None) => continue,
+                    Some(Some(unit)) => Command::Allow {
+                        unit,
+                        units,
+                        span,
+                        evidence,
+                    },
                 };
-                // If nothing may depart, the store has to have it, unless the time is over.
-                if span == 0 || handle.control(&key, command).await.is_ok() || units > 0 {
-                    break;
-                }
-                sleep(pause).await;
-                pause = LONGEST_PAUSE.min(pause * 2);
+                // If nothing may depart, the store has to have it.
+                is_known &= handle.control(&key, command).await.is_ok() || units > 0;
             }
+            if is_known {
+                break;
+            }
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     });
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
