@@ -214,6 +214,18 @@ mod tests {
         assert_eq!(left, [Some(9), Some(0)]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_does_not_hide_what_the_same_response_allows() {
+        let limiter = Limiter::builder().quota(Quota::per_minute(9)).build();
+        let limiter = limiter.unwrap();
+        let permit = depart(&limiter).await;
+        tokio::time::advance(SECOND).await;
+        let advice = Advice::pause(SECOND).and(Advice::remaining(3, SECOND * 30));
+        apply(&permit, &advice).unwrap().await.unwrap().unwrap();
+        tokio::time::advance(SECOND * 2).await;
+        assert_eq!(limiter.peek("a").await.unwrap().remaining(), 3);
+    }
+
     #[test]
     fn only_fewer_than_the_quotas_let_depart_by_then_matter() {
         let is_less =
