@@ -272,9 +272,9 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// counts.
     ///
     /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. An unreachable host may also
-    /// end a connection on which the request was sent, so that counts. Set it only if the service
-    /// does not follow redirects (with reqwest, `redirect::Policy::none()`) and does not retry: else an earlier attempt may
-    /// have been sent before.
+    /// end a connection on which the request was sent, so that counts. Set it only if the service does not follow redirects
+    /// and does not retry (with reqwest, `redirect::Policy::none()` and `retry::never()`): else an earlier attempt may have
+    /// been sent before.
     pub fn refund_unsent(mut self) -> Self {
         self.direction.refunds_unsent = true;
         self

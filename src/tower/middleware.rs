@@ -76,6 +76,11 @@ use crate::limiter::ByRules;
 /// # }
 /// ```
 ///
+/// # Repeats
+///
+/// Over HTTP/2, the client itself repeats a request up to twice, at once and uncounted, if the server refuses its stream. To
+/// count each attempt, build the client with `retry(reqwest::retry::never())`, and add a middleware that retries.
+///
 /// # Errors
 ///
 /// A request that gets no permit fails with [`reqwest_middleware::Error::Middleware`]. [`Error::find`] finds the
