@@ -105,7 +105,7 @@
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
 //! | `max_waiting` | [the longest queue](crate::LimiterBuilder::max_waiting) for each key and process | any number |
 //! | `buffer` | [extra spacing](crate::LimiterBuilder::buffer), a time up to `1h` | `0s` |
-//! | `guard` | [how late](crate::LimiterBuilder::guard) a request may depart, a time up to `1h` | from the quotas, `5ms` to `12ms` |
+//! | `guard` | [how late](crate::LimiterBuilder::guard) a request may depart, a time from `100us` to `1h` | from the quotas, `5ms` to `12ms` |
 //! | `outage` | [while the store is unavailable](crate::Outage): `deny`, `allow`, or `{ local = SHARE }` | `deny` |
 //! | `recovery` | [after the store has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
 //! | `lost` | [work whose lease has ended](crate::Lost): `continue` or `abort`; only for `LIMIT concurrent` | `continue` |

@@ -83,7 +83,7 @@ impl LimiterBuilder {
     /// A departure counts from the end of its guard: a long guard costs rate, a short one costs grants in a busy
     /// process. The limiter lengthens the guard by itself for slow round trips and after a grant that was missed.
     /// Default: 2% of the shortest window (of the interval for [`Spacing`](crate::Algorithm::Spacing), of the time that
-    /// the burst takes for [`Gcra`](crate::Algorithm::Gcra)), from 5 ms to 12 ms; at most 1 h.
+    /// the burst takes for [`Gcra`](crate::Algorithm::Gcra)), from 5 ms to 12 ms. At least 100 µs, at most 1 h.
     pub fn guard(mut self, guard: Duration) -> Self {
         self.parts.guard = Some(guard);
         self

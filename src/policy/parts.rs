@@ -20,6 +20,9 @@ const MOST_IN_UNITS: usize = 5;
 /// The longest buffer and guard.
 const LONGEST_SPAN: Duration = Duration::from_secs(60 * 60);
 
+/// With a shorter guard, permits would end before requests can use them.
+const SHORTEST_GUARD: Duration = Duration::from_micros(100);
+
 /// What a policy is made of, before it was found to make sense.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PolicyParts {
@@ -110,8 +113,10 @@ impl PolicyParts {
                 add(field, format!("{span:?} is longer than {LONGEST_SPAN:?}"));
             }
         }
-        if self.guard == Some(Duration::ZERO) {
-            add("guard", "is zero, so no permit would be valid".into());
+        if self.guard.is_some_and(|guard| guard < SHORTEST_GUARD) {
+            let problem =
+                format!("{guard:?} is shorter than {SHORTEST_GUARD:?}, too short to depart");
+            add("guard", problem);
         }
         let sum: f64 = self.reserves.iter().sum();
         let mut reserves = self.reserves.iter();
