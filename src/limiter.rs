@@ -356,6 +356,7 @@ impl Limiter {
         if key.as_str().is_empty() {
             return Err(Error::new(Cause::EmptyKey, handle.policy()));
         }
+        handle.load().telemetry.commanded(key, &command);
         let sent = handle.control(key, command).await;
         sent.map_err(|error| Error::new(Cause::Store(error), handle.policy()))
     }

@@ -507,7 +507,6 @@ impl Handle {
             self.nudge(key, 0);
         }
         answered?;
-        current.telemetry.commanded(key, &command);
         let round_trip = self.guard.round_trip();
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);

@@ -72,7 +72,9 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     }
     if !wait.is_zero() && handle.announces(key, None, turn.from) {
         let span = micros(wait);
-        handle.command(key, &Command::Pause { span, evidence }, begun);
+        let pause = Command::Pause { span, evidence };
+        handle.command(key, &pause, begun);
+        handle.load().telemetry.commanded(key, &pause);
         // The last one, as a pause makes the store ignore what requests that departed before it say.
         news.push((None, 0, wait));
     }
