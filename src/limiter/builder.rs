@@ -179,9 +179,10 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// Fails, with the field and its value, if there is no quota or more than eight, or than five that
-    /// count several units, one twice, a limit or a window of zero, a window longer than ten years or not in whole microseconds,
-    /// or a name, buffer, guard, reserve or share of an outage out of bounds; or if there are [rules](Self::rules) and a field is set that belongs to them.
+    /// Fails, with the field and its value, if there is no quota or more than eight, or more than five that count several
+    /// units, one twice, a limit or a window of zero, a window longer than ten years or not in whole microseconds, or a
+    /// name, buffer, guard, reserve or share of an outage out of bounds; or if there are [rules](Self::rules) and a field is
+    /// set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let kind = match self.rules {

@@ -148,8 +148,8 @@ impl<K, D> ThrottleLayer<K, D> {
     /// ```
     ///
     /// If the handler behind an inbound layer puts a [`Cost`] into the extensions of its response, what was charged in
-    /// the units that the quotas count is corrected to that, after the headers were written by the estimate. A handler that streams its body can correct it
-    /// later: a layer around this one finds the [`Charge`](crate::Charge) there.
+    /// the units that the quotas count is corrected to that, after the headers were written by the estimate. A handler
+    /// that streams its body can correct it later: a layer around this one finds the [`Charge`](crate::Charge) there.
     pub fn cost<Q, C: Into<Cost>>(
         self,
         cost: impl Fn(&Q) -> C + Clone,
