@@ -49,28 +49,6 @@ async fn invalid_quotas_change_nothing_and_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rest_of_the_policy_stays() {
-    let builder = per_second(1).name("search").buffer(GUARD * 3);
-    let limiter = build(builder.max_wait(SECOND * 2).max_waiting(1));
-    let quotas = [Quota::new(1, SECOND / 2), Quota::per_hour(9)];
-    limiter.set_quotas(quotas).expect("valid quotas");
-    let policy = limiter.policy();
-    assert_eq!(policy.name(), Some("search"));
-    assert_eq!((policy.buffer(), policy.guard()), (GUARD * 3, GUARD));
-
-    granted(&limiter).await;
-    let step = SECOND / 2 + GUARD * 4;
-    assert_eq!(limited(&limiter).await.delay(), step);
-    let waits = waiter(&limiter).await;
-    let error = limiter.acquire("a").await.expect_err("one waits already");
-    assert_eq!(error.kind(), ErrorKind::QueueFull);
-    drop(waits);
-    set(&limiter, Quota::per_hour(1));
-    let error = limiter.acquire("a").await.expect_err("an hour is too long");
-    assert!(error.is_limited() && error.wait() > Some(SECOND * 2));
-}
-
-#[tokio::test(start_paused = true)]
 async fn requests_that_wait_depart_at_once_under_a_raised_quota() {
     let limiter = build(Limiter::builder().quota(Quota::per_hour(1)).guard(GUARD));
     granted(&limiter).await;

@@ -1,4 +1,4 @@
-//! The effect of each order of layers: each row of the guide's tables.
+//! The effect of the order of layers, as in the guide's tables.
 
 mod middleware;
 mod services;
@@ -35,13 +35,9 @@ impl Arrivals {
     /// Four attempts shared one permit, of two per second, and were too many.
     async fn assert_shared_a_permit(&self, limiter: &Limiter) {
         assert_eq!(self.history().most_in_any(SECOND), 4);
-        assert_eq!(left(limiter).await, 1);
+        let snapshot = limiter.peek(KEY).await;
+        assert_eq!(snapshot.expect("an answer").remaining(), 1);
     }
-}
-
-async fn left(limiter: &Limiter) -> u32 {
-    let snapshot = limiter.peek(KEY).await;
-    snapshot.expect("an answer").remaining()
 }
 
 /// A limiter of so many per second.

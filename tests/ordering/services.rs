@@ -4,19 +4,16 @@ use std::future::{Ready, ready};
 
 use http::response::Builder;
 use http::{Request, Response};
-use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
-use tower::load_shed::LoadShedLayer;
-use tower::load_shed::error::Overloaded;
 use tower::retry::{Policy, RetryLayer};
 use tower::timeout::TimeoutLayer;
 use tower::timeout::error::Elapsed;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
-use tower_throttle::{Error, ErrorKind, ThrottleLayer, key};
+use tower_throttle::{ThrottleLayer, key};
 
-use super::{Arrivals, KEY, left, limited};
+use super::{Arrivals, KEY, limited};
 use crate::prelude::*;
 
 type Boxed = BoxCloneSyncService<Request<String>, Response<()>, BoxError>;
@@ -172,62 +169,6 @@ async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside
     let (arrivals, limiter) = limited(1);
     let inner = within(one(), upstream(&arrivals, false, well));
     assert!(!waits_behind_another_key(throttled(&limiter, inner)).await);
-}
-
-/// Sends so many requests at once. Returns how many were shed, and how many the limiter refused.
-async fn refused(service: Boxed, count: usize) -> (usize, usize) {
-    let answers = join_all((0..count).map(|_| answer(service.clone()))).await;
-    let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
-    let is_full = |error: &&BoxError| {
-        let error: Option<&Error> = error.downcast_ref();
-        error.is_some_and(|error| error.kind() == ErrorKind::QueueFull)
-    };
-    let shed = errors.iter().filter(|error| error.is::<Overloaded>());
-    (shed.count(), errors.iter().filter(is_full).count())
-}
-
-/// A throttle is always ready. A bound on the queue does what was meant.
-#[tokio::test(start_paused = true)]
-async fn outside_load_shedding_sheds_nothing_and_inside_it_has_spent_a_permit() {
-    for (builder, expected) in [
-        (per_second(10), (0, 0)),
-        (per_second(10).max_waiting(30), (0, 60)),
-    ] {
-        let upstream = upstream(&Arrivals::default(), false, well);
-        let service = within(LoadShedLayer::new(), throttled(&build(builder), upstream));
-        assert_eq!(refused(service, 100).await, expected);
-    }
-    let (arrivals, limiter) = limited(10);
-    let inner = within(
-        ConcurrencyLimitLayer::new(1),
-        upstream(&arrivals, true, well),
-    );
-    let service = throttled(&limiter, within(LoadShedLayer::new(), inner));
-    assert_eq!(refused(service, 10).await, (9, 0));
-    assert_eq!((arrivals.history().len(), left(&limiter).await), (1, 0));
-}
-
-/// The throttle takes all that the buffer holds.
-#[tokio::test(start_paused = true)]
-async fn outside_a_buffer_bounds_nothing_and_inside_it_does_no_harm() {
-    let (arrivals, limiter) = limited(10);
-    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
-    let mut service = BufferLayer::new(1).layer(throttle);
-    let start = Instant::now();
-    let mut waiting = Vec::new();
-    for _ in 0..100 {
-        let service = service.ready().await.expect("a service");
-        waiting.push(tokio::spawn(service.call(to(KEY))));
-    }
-    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
-    join_all(waiting).await;
-    arrivals.history().assert_at_most(10, SECOND);
-
-    let (arrivals, limiter) = limited(10);
-    let inner = within(BufferLayer::new(1), upstream(&arrivals, false, well));
-    assert_eq!(refused(throttled(&limiter, inner), 100).await, (0, 0));
-    assert_eq!(arrivals.history().len(), 100);
-    arrivals.history().assert_at_most(10, SECOND);
 }
 
 /// Requests that pass the outer one gather before the inner one, and go on together.
