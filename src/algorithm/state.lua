@@ -643,7 +643,8 @@ if operation < 3 then
 else
   local evidence, length, units, unit = unpack('<I7I7I4B', arg)
   is_same = false
-  if operation < 5 and evidence < commanded then
+  -- What an earlier response says counts only if it lasts longer than the last pause.
+  if operation < 5 and evidence < commanded and (paused <= commanded or length <= paused - commanded) then
     is_changed = false
   else
     if length > 315360000000000 then length = 315360000000000 end

@@ -57,8 +57,8 @@ pub(crate) struct Handle {
     last_number: AtomicU64,
     pub(crate) denials: Denials,
     seen: Seen,
-    /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store.
-    announced: Cache<(Key, Option<&'static str>), Instant>,
+    /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store, and for how long.
+    announced: Cache<(Key, Option<&'static str>), (Instant, Duration)>,
 }
 
 /// The policy that holds now.
@@ -595,12 +595,20 @@ impl Handle {
         self.queues.lock().get(key).cloned().unwrap_or_default()
     }
 
-    /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later.
-    pub(crate) fn announces(&self, key: &Key, unit: Option<&'static str>, since: Instant) -> bool {
+    /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later, for as
+    /// long.
+    pub(crate) fn announces(
+        &self,
+        key: &Key,
+        unit: Option<&'static str>,
+        time: Duration,
+        since: Instant,
+    ) -> bool {
         let announced = (key.clone(), unit);
-        let is_new = self.announced.get(&announced).is_none_or(|at| at < since);
+        let last = self.announced.get(&announced);
+        let is_new = last.is_none_or(|(at, longest)| at < since || longest < time);
         if is_new {
-            self.announced.insert(announced, Instant::now());
+            self.announced.insert(announced, (Instant::now(), time));
         }
         is_new
     }

@@ -57,20 +57,20 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             _ if name == CONCURRENT => {
                 let left = handle.least_remaining(key, unit).min(left_then);
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
-                others_use_them && handle.announces(key, Some(name), begun - SELDOM)
+                others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
-            0 => handle.announces(key, Some(name), turn.from),
+            0 => handle.announces(key, Some(name), time, turn.from),
             _ => {
                 is_less(unit, units, time, &policy, left_then)
                     && (units <= policy.largest_costs().0[unit] / 16
-                        || handle.announces(key, Some(name), begun - SELDOM))
+                        || handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM))
             }
         };
         if is_news {
             news.push((Some(name), units, time));
         }
     }
-    if !wait.is_zero() && handle.announces(key, None, turn.from) {
+    if !wait.is_zero() && handle.announces(key, None, wait, turn.from) {
         let span = micros(wait);
         let pause = Command::Pause { span, evidence };
         handle.command(key, &pause, begun);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_old_response_does_not_extend_a_newer_pause() {
+    async fn an_old_response_extends_a_newer_pause_only_if_it_states_a_longer_one() {
         let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
         let limiter = limiter.unwrap();
         let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
@@ -170,6 +170,8 @@ mod tests {
         tokio::time::advance(SECOND).await;
         assert!(apply(&slow, &Advice::pause(SECOND * 3)).is_none());
         assert_eq!(delay(&limiter).await, SECOND * 2);
+        pause(slow, SECOND * 4).await;
+        assert_eq!(delay(&limiter).await, SECOND * 4);
         // A request that departed since says something new.
         let later = depart(&limiter).await;
         pause(later, SECOND * 3).await;
