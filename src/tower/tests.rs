@@ -165,7 +165,7 @@ async fn statuses(quotas: &[Quota]) -> [u16; 4] {
     let limiter = quotas.fold(limiter, |it, quota| it.quota(quota));
     let limiter = limiter.build().unwrap();
     let layer = inbound(&limiter).max_wait(SECOND);
-    let service = layer.layer(service_fn(async |_: Request<()>| {
+    let service = layer.layer(service_fn(|_: Request<()>| async {
         sleep(10 * SECOND).await;
         Ok::<_, Infallible>(Response::new(Body::empty()))
     }));
