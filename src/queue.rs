@@ -566,6 +566,7 @@ impl Queue {
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now);
         self.departing.release(now);
+        let mut has_refused = false;
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
@@ -577,7 +578,7 @@ impl Queue {
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
-                self.refuse_bounded(&sent, answer, granted - unused);
+                has_refused = self.refuse_bounded(&sent, answer, granted - unused);
                 if is_first {
                     // Their bounds hold from now on.
                     let bounded = self.waiting.values_mut().filter(|it| it.bound.is_some());
@@ -590,6 +591,10 @@ impl Queue {
             }
         }
         self.schedule(answer, now, sent.is_fallback);
+        if has_refused && !self.waiting.is_empty() {
+            // Requests between two points may fail, too, and those of other processes wait for what was refused.
+            self.call_at(now + GATHER);
+        }
         let (point, cost) = sent.demand.points_from(granted).next()?;
         let expected = *answer.expected.first()?;
         (point.units == granted + cost).then(|| (cost.as_costs(), expected))
@@ -684,11 +689,12 @@ impl Queue {
         }
     }
 
-    /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units) {
+    /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart. Returns
+    /// true if there are any.
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units) -> bool {
         if answer.standing.remaining.units != self.counters.units {
             // The estimates are of other units.
-            return;
+            return false;
         }
         let points = sent.demand.points.iter().rev();
         let last = points.map(|point| point.units.total());
@@ -711,9 +717,10 @@ impl Queue {
                 refused.push((place, expected));
             }
         }
-        for (place, expected) in refused {
-            self.fail_until(place, expected);
+        for (place, expected) in &refused {
+            self.fail_until(*place, *expected);
         }
+        !refused.is_empty()
     }
 
     /// Fails a request that could depart then.
