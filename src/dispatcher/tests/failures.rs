@@ -281,6 +281,19 @@ async fn a_pause_makes_no_estimate_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_would_wait_too_long_fail_soon_and_are_not_ahead_of_other_processes() {
+    let store = Remote::new(Duration::from_millis(2));
+    let [handle, other] = [0; 2].map(|_| process(&store, policy("10/s")));
+    let bound = |seconds| Some(Instant::now() + seconds * SECOND);
+    let many = (0..400).map(|_| tokio::spawn(handle.wait(1, bound(20)).unwrap()));
+    let many: Vec<_> = many.collect();
+    pass(300).await;
+    let ended = many.iter().filter(|it| it.is_finished()).count();
+    assert!(ended >= 205, "{ended}");
+    other.wait(1, bound(25)).unwrap().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_that_the_store_does_not_know_costs_few_calls() {
     let (store, handle) = served(policy("2/s"));
     depart(&handle, 2).await.unwrap();
