@@ -13,7 +13,7 @@ use crate::quota::Quota;
 /// Conditions for requests, and the policy of the requests that meet them.
 ///
 /// A rule takes every request that meets all of its conditions. If a condition has several values, such as
-/// hosts, one of them suffices. Fields that are not set have the default in the [table of fields](super#fields).
+/// hosts, one of them suffices. Fields that are not set have the default in the [table of fields](super#fields-of-a-rule).
 /// [`Rules::new`](super::Rules::new) reports all mistakes at once.
 ///
 /// ```
