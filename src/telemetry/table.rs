@@ -61,7 +61,8 @@ metrics! {
         "Places whose lease had ended, as this process has noticed";
     LOST = describe_counter Count "tower_throttle_lost_places_total" ["policy"]
         "Requests in progress whose lease has ended";
-    QUEUES = describe_gauge Count "tower_throttle_queues" ["policy"] "Keys for which requests wait";
+    QUEUES = describe_gauge Count "tower_throttle_queues" ["policy"]
+        "Keys for which requests wait or hold a place";
     MISSED = describe_counter Count "tower_throttle_missed_total" ["policy"]
         "Grants that requests were too late to use";
     RETURNED = describe_counter Count "tower_throttle_returned_total" ["policy"]
