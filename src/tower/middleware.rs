@@ -67,7 +67,8 @@ use crate::limiter::ByRules;
 /// let mut url = reqwest::Url::parse("https://api.example.com/old")?;
 /// for _ in 0..10 {
 ///     let response = client.get(url).send().await?;
-///     let Some(location) = response.headers().get(LOCATION) else {
+///     let location = response.headers().get(LOCATION);
+///     let Some(location) = location.filter(|_| response.status().is_redirection()) else {
 ///         return Ok(response);
 ///     };
 ///     url = response.url().join(location.to_str()?)?;
