@@ -100,7 +100,8 @@ impl LimiterBuilder {
     /// Sets the most requests that wait for one key in this process; more fail at once. Default: any number.
     ///
     /// Requests that wait for the answer of a remote store count, even if the quota has room. So set it above the number of
-    /// requests that arrive within a round trip.
+    /// requests that arrive within a round trip. Requests to which the store has granted a departure within the next 100 ms
+    /// do not count.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.parts.max_waiting = Some(max_waiting);
         self
