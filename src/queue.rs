@@ -24,6 +24,9 @@ pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 /// A request waits so long for the first answer of the store, even if its bound is earlier.
 const FIRST_ANSWER: Duration = Duration::from_millis(100);
 
+/// If the answers of the store are too late to use, a request that does not wait fails after so long.
+const LONGEST_TRY: Duration = Duration::from_secs(1);
+
 /// A pause of this process that the store does not know yet is asked for again after so long.
 const PAUSED: Duration = Duration::from_millis(100);
 
@@ -575,6 +578,11 @@ impl Queue {
                 if requests < sent.demand.requests() || self.is_paused(now) {
                     self.fail_tries(sent.last, &Refusal::Limited(self.latest));
                 }
+                let first = self.tries.first_key_value();
+                let is_old = first.is_some_and(|(place, _)| place.at + LONGEST_TRY <= now);
+                if is_old && !unused.is_zero() {
+                    self.fail_tries(sent.last, &Refusal::Store(not_in_time()));
+                }
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
@@ -905,9 +913,7 @@ impl Queue {
         }
         let refusal = match outage {
             Some((_, error)) => Refusal::Store(error.clone()),
-            None if self.latest.reset.is_none() => {
-                Refusal::Store(StoreError::new("the store has not answered in time"))
-            }
+            None if self.latest.reset.is_none() => Refusal::Store(not_in_time()),
             None => Refusal::Limited(self.latest),
         };
         self.leave(place, now);
@@ -1053,6 +1059,10 @@ impl Queue {
     pub(crate) fn settlements(&self) -> &[Settlement] {
         &self.unsent.settlements
     }
+}
+
+fn not_in_time() -> StoreError {
+    StoreError::new("the store has not answered in time")
 }
 
 mod departures;
