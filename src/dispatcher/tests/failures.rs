@@ -264,6 +264,14 @@ async fn a_try_that_misses_its_turn_does_not_wait() {
     assert!(matches!(refused, Err(Refusal::Limited(_))));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_answers_are_too_late_fails_soon() {
+    let handle = process(&Remote::new(SECOND), policy("10/h"));
+    handle.guard.measured(SECOND / 1_000, Duration::ZERO);
+    let refused = timeout(3 * SECOND, handle.ask(Mode::Try, 1, None).unwrap()).await;
+    assert!(matches!(refused, Ok(Err(Refusal::Store(_)))), "{refused:?}");
+}
+
 /// The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
 #[tokio::test(start_paused = true)]
 async fn a_pause_makes_no_estimate_late() {
