@@ -242,7 +242,7 @@ impl Limiter {
 
     /// Whether the store is out, since when and why. An embedded store is never out.
     ///
-    /// It is known from the last calls. While the store is out it is probed, at least once per second.
+    /// It is known from the last calls. While the store is out it is probed, with pauses of at most a second.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};
