@@ -34,7 +34,9 @@ pub enum ErrorKind {
     TooLong,
     /// The queue of the key already holds `max_waiting` requests.
     QueueFull,
-    /// The request costs 0, or more than its quotas allow at once: it can never depart.
+    /// The request costs 0, or more than its quotas allow at once; it names no cost in a unit without a
+    /// [default cost](crate::Quota::default_cost), or a cost in a unit that no quota counts; or a [charge](crate::Charge) cannot
+    /// be corrected.
     InvalidCost,
     /// The weight of its [`Share`](crate::Share) is not from 1 to 65,535.
     InvalidShare,

@@ -30,7 +30,7 @@
 //! | lacks a credential: a bearer token, or a [header whose name looks like a secret's](crate::key::header()) | 401, with `WWW-Authenticate` and the reason |
 //! | has no [address](crate::key::client_ip()), as the server is not set up for it | 500; the reason is for [`on_refused`](crate::ThrottleLayer::on_refused) |
 //! | has no key for another cause | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
-//! | costs 0, or more than the quotas allow at once | 400, with the reason |
+//! | has an [invalid cost](crate::ErrorKind::InvalidCost): 0, more than the quotas allow at once, or not in their units | 400, with the reason |
 //! | cannot be decided, as the store fails | by the [`FailureMode`]: 503 without the reason, or the service's |
 //! | loses its place while the handler runs, under [`Lost::Abort`](crate::Lost::Abort) | 503 without the reason, whatever the failure mode |
 //! | is exempt | the service's, as it is |
