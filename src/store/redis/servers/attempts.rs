@@ -113,6 +113,10 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
                     backoff::before(state.failures, FIRST_PAUSE, LONGEST_PAUSE)
                 };
                 state.paused_until = Instant::now() + pause;
+                // If connecting takes longer than calls wait, each attempt may be abandoned: the first success counts.
+                if outcome.is_ok() && !matches!(state.finished(), Some(Some(Ok(_)))) {
+                    state.latest = ready(Some(outcome.clone())).boxed().shared();
+                }
                 outcome
             });
             state.latest = task.map(Result::ok).boxed().shared();
