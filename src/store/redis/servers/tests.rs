@@ -201,6 +201,14 @@ fn an_attempt_on_a_runtime_that_is_not_polled_holds_up_no_other() {
     assert!(idle.block_on(ping()).is_err());
     proxy.resume();
     start_runtime().block_on(until_ok(ping));
+    // To connect takes longer than a call waits.
+    proxy.delay(Duration::from_millis(40));
+    let runtimes = [(); 2].map(|()| start_runtime());
+    std::thread::scope(|scope| {
+        for runtime in &runtimes {
+            scope.spawn(|| runtime.block_on(until_ok(ping)));
+        }
+    });
 }
 
 #[tokio::test]
