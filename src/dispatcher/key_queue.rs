@@ -154,8 +154,11 @@ impl Future for Waiting {
         let queue = &this.queue;
         let dispatcher = &queue.handle.dispatcher;
         loop {
-            let now = Instant::now();
-            let step = queue.update(|queue| queue.poll(place.arrival, now, cx.waker()));
+            let (now, step) = queue.update(|queue| {
+                // While the queue is locked, as another thread that sees a later time may return the turn.
+                let now = Instant::now();
+                (now, queue.poll(place.arrival, now, cx.waker()))
+            });
             match step {
                 Step::Depart(turn, standing) => {
                     this.place.arrival.number = 0;
