@@ -452,7 +452,7 @@ if operation < 3 then
   if is_rare then
     for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
     -- Departures that were forgotten are not returned.
-    for i = 1, #corrections&, 2 do if corrections&[i] < common.reset and corrections&[i + 1] < 0 then corrections&[i + 1] = 0 end end
+    for i = 1, #corrections&, 2 do if corrections&[i] < common.reset + hold and corrections&[i + 1] < 0 then corrections&[i + 1] = 0 end end
     settle$(corrections@unit)
   end
   --@held_up

@@ -45,7 +45,7 @@ pub(crate) struct Hold {
     pub(crate) allowed: [(u32, u64); MOST_UNITS],
     /// When the last pause, resume or reset was applied.
     pub(crate) commanded: u64,
-    /// When the last reset was applied. To return an earlier departure would return later ones.
+    /// When the last reset was applied. To return a departure from before it would return later ones.
     pub(crate) reset: u64,
 }
 
@@ -153,7 +153,7 @@ impl State {
                 ..Taken::default()
             };
         }
-        let corrections = &take.corrections;
+        let (corrections, terms) = (&take.corrections, take.terms(buffer, now));
         let mut corrected = corrections.moved + corrections.charged();
         // The announcement of this process, if it holds grants alone.
         let mut idle = None;
@@ -165,21 +165,21 @@ impl State {
                 for granted in last.granted {
                     corrected -= granted.units.total();
                     for (unit, units) in granted.units.each() {
-                        self.settle(&Settlement {
+                        let taken_back = Settlement {
                             recorded: granted.recorded,
                             unit,
                             difference: -i64::from(units),
-                        });
+                        };
+                        self.settle(&taken_back, terms.hold);
                     }
                 }
             }
         }
         let settlements = corrections.settlements.iter();
-        settlements.for_each(|it| self.settle(it));
+        settlements.for_each(|it| self.settle(it, terms.hold));
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
-        let terms = take.terms(buffer, now);
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
         let others = self.others(&announced, &terms, take);
@@ -343,9 +343,9 @@ impl State {
         let mut copy = self.clone();
         copy.drop_expired(now);
         copy.announced.retain(|it| it.process != take.process);
-        let settlements = take.corrections.settlements.iter();
-        settlements.for_each(|it| copy.settle(it));
         let terms = take.terms(buffer, now);
+        let settlements = take.corrections.settlements.iter();
+        settlements.for_each(|it| copy.settle(it, terms.hold));
         let others = copy.others(&copy.announced, &terms, take);
         copy.answer(&terms, &others, take, Units::default())
     }
@@ -357,10 +357,10 @@ impl State {
         self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
-    /// Corrects a past departure.
-    pub(super) fn settle(&mut self, settlement: &Settlement) {
+    /// Corrects a past departure, which was recorded so much later than it was granted.
+    pub(super) fn settle(&mut self, settlement: &Settlement, hold: u64) {
         let reset = self.hold.as_ref().map_or(0, |hold| hold.reset);
-        if settlement.difference < 0 && settlement.recorded < reset {
+        if settlement.difference < 0 && settlement.recorded < reset + hold {
             return;
         }
         let counters = self.counters.iter_mut();

@@ -151,11 +151,12 @@ impl World {
                 let later: Vec<_> = (0..self.departures.len()).filter(is_later).collect();
                 if let Some(&place) = later.get(which % later.len().max(1)) {
                     let it = self.departures.swap_remove(place);
-                    self.state.settle(&Settlement {
+                    let settlement = Settlement {
                         unit: 0,
                         recorded: it.recorded,
                         difference: -i64::from(it.cost),
-                    });
+                    };
+                    self.state.settle(&settlement, 6 * MILLI);
                 }
             }
             Step::Control(command) => {
