@@ -107,15 +107,16 @@ fn a_departure_before_a_reset_is_not_returned() {
     for quota in ["9/s", "9/s gcra burst=9", "9/s spacing", "9/s fixed-window"] {
         let mut state = State::new(&[counter(quota)]);
         let mut take = Take::one(Mode::Try, 9);
-        let recorded = state.take(0, &take, START).grants[0].recorded;
+        let recorded = state.take(MILLI, &take, START).grants[0].recorded;
         state.control(Command::Reset, START + 1);
-        assert_eq!(state.take(0, &take, START + 1).granted(), 1);
+        assert_eq!(state.take(MILLI, &take, START + 1).granted(), 1);
         take.corrections.settlements.push(Settlement {
             recorded,
             unit: 0,
             difference: -9,
         });
-        assert_eq!(state.take(0, &take, START + 2).granted(), 0, "{quota}");
+        let later = START + 2 * MILLI;
+        assert_eq!(state.take(MILLI, &take, later).granted(), 0, "{quota}");
     }
 }
 
