@@ -3,6 +3,7 @@ local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, lease = unpack('<I4I7', head, @terms + 1)
+  if lease > common.memory then common.memory = lease end
   local list, count, used, own, own_number, is_here
   -- The entries of the other processes, and the first and the last end of their leases.
   local entries, first_end, last_end

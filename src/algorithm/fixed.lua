@@ -3,6 +3,7 @@ local load$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, window = unpack('<I4I7', head, @terms + 1)
+  if window > common.memory then common.memory = window end
   local start, finish, count, last
 
   function load$()

@@ -4,6 +4,7 @@ do
   local prefix = sub(head, @terms, @terms + 11)
   local burst, interval = unpack('<I4I7', head, @terms + 1)
   local tolerance = span(burst, interval)
+  if tolerance > common.memory then common.memory = tolerance end
   local due, last
 
   function load$()

@@ -60,8 +60,9 @@ end
 
 -- `common.work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys
 -- beyond a number of them to another call. It always serves one key. `common` also holds what was read of long values, by their
--- keys, and whether departures leave a window within the horizon. A table, as Lua limits the number of local variables.
-local answers, common = {}, { work = 0 }
+-- keys, whether departures leave a window within the horizon, and how long departures count. A table, as Lua limits the number
+-- of local variables.
+local answers, common = {}, { work = 0, memory = 0 }
 --@plain
 --@algorithms
 -- Nothing departs earlier.
@@ -685,6 +686,7 @@ if is_changed then
     if paused > finish then finish = paused end
     if allowed_until& > finish then finish = allowed_until& end
     if commanded + 60000000 > finish then finish = commanded + 60000000 end
+    if common.reset + common.memory > finish then finish = common.reset + common.memory end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end
   -- Processes that saw the state expect it, though departures were returned.

@@ -50,10 +50,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    fn expires(&self) -> u64 {
+    /// When it has no more influence, if departures count for so long.
+    fn expires(&self, memory: u64) -> u64 {
         let allowed = self.allowed.iter().map(|&(_, until)| until).max();
         let ends = self.paused_until.max(allowed.unwrap_or(0));
         ends.max(self.commanded + REMEMBERED)
+            .max(self.reset + memory)
     }
 }
 
@@ -445,7 +447,9 @@ impl State {
         let counters = self.counters.iter().chain(&self.former);
         let counters = counters.map(|counter| counter.expires());
         let announced = self.announced.iter().map(Announcement::expires);
-        let hold = self.hold.iter().map(|hold| hold.expires());
+        let memory = self.counters.iter().map(|counter| counter.memory()).max();
+        let hold = self.hold.iter();
+        let hold = hold.map(|hold| hold.expires(memory.unwrap_or(0)));
         let life = self.life.iter();
         let life = life.map(|life| life.quarantined_until.max(life.kept_until));
         let rest = announced.chain(hold).chain(life);

@@ -7,6 +7,7 @@ do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, window, grain = unpack('<I4I7I7', head, @terms + 1)
   if window < horizon then common.has_short_window = true end
+  if window + grain > common.memory then common.memory = window + grain end
   local first, kept, stop, total, base, used, first_time, last
   local times, befores
   local log --whole
