@@ -104,11 +104,12 @@ proptest! {
 
 #[test]
 fn a_departure_before_a_reset_is_not_returned() {
-    for quota in ["9/s", "9/s gcra burst=9", "9/s spacing", "9/s fixed-window"] {
+    for quota in ["9/h", "9/h gcra burst=9", "9/h spacing", "9/h fixed-window"] {
         let mut state = State::new(&[counter(quota)]);
         let mut take = Take::one(Mode::Try, 9);
         let recorded = state.take(MILLI, &take, START).grants[0].recorded;
         state.control(Command::Reset, START + 1);
+        assert!(state.expires() > START + 3_600 * SECOND);
         assert_eq!(state.take(MILLI, &take, START + 1).granted(), 1);
         take.corrections.settlements.push(Settlement {
             recorded,
