@@ -65,15 +65,18 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// With `key_labels`, the metrics of requests have the key as a label.
-    pub(crate) fn new(key_labels: bool, policy: &Policy) -> Self {
+    /// With `key_labels`, the metrics of requests have the key as a label. `before` is that of the policy which this one replaces.
+    pub(crate) fn new(key_labels: bool, policy: &Policy, before: Option<&Self>) -> Self {
         let this = Self {
             policy: policy.label.clone(),
             is_exempt: policy.is_exempt,
             has_waited_long: AtomicBool::new(false),
             has_lacked_key: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
-            meters: meters::Meters::new(key_labels, policy),
+            meters: {
+                let before = before.filter(|it| it.policy == policy.label);
+                meters::Meters::new(key_labels, policy, before.map(|it| &it.meters))
+            },
         };
         this.guard(policy.guard());
         this

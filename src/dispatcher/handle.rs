@@ -126,7 +126,7 @@ impl Handle {
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(policy.guard()),
-            current: Replaceable::new(Current::new(policy, dispatcher, 0)),
+            current: Replaceable::new(Current::new(policy, dispatcher, 0, None)),
             queues: Mutex::default(),
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
@@ -173,7 +173,7 @@ impl Handle {
             let before = self.load();
             let counts_like = policy.counts_like(&before.policy);
             let number = before.counters.number + u64::from(!counts_like);
-            let current = Current::new(policy, &self.dispatcher, number);
+            let current = Current::new(policy, &self.dispatcher, number, Some(&before));
             // The policy may have another label.
             let count = queues.len() as f64;
             current.telemetry.queues(count);
@@ -714,10 +714,16 @@ fn share_number(lanes: &Lanes, flow: u64) -> u64 {
 
 impl Current {
     /// `number` counts the policies so far that have started with new counters.
-    fn new(policy: Arc<Policy>, dispatcher: &Dispatcher, number: u64) -> Self {
-        let units = policy.units();
+    fn new(
+        policy: Arc<Policy>,
+        dispatcher: &Dispatcher,
+        number: u64,
+        before: Option<&Self>,
+    ) -> Self {
+        let (units, key_labels) = (policy.units(), dispatcher.telemetry.key_labels);
+        let before = before.map(|it| &it.telemetry);
         Self {
-            telemetry: Telemetry::new(dispatcher.telemetry.key_labels, &policy),
+            telemetry: Telemetry::new(key_labels, &policy, before),
             policy,
             counters: CounterSet { number, units },
         }

@@ -31,8 +31,7 @@ pub(super) struct Meters {
     /// By priority.
     wait: [Histogram; 5],
     waiting: [Gauge; 5],
-    /// By the names of shares, and for each unit.
-    shares: Mutex<HashMap<String, SmallVec<[Counter; 1]>>>,
+    shares: Shares,
     pub(super) combined: Counter,
     pub(super) inversions: Counter,
     pub(super) remembered: Counter,
@@ -45,6 +44,9 @@ pub(super) struct Meters {
     pub(super) pauses: Counter,
     pub(super) quarantines: Counter,
 }
+
+/// By the names of shares, and of units. Policies that follow each other under one label have one.
+type Shares = Arc<Mutex<HashMap<String, HashMap<&'static str, Counter>>>>;
 
 /// The most shares of a policy that have series of their own, and the name of the others.
 const MOST_SHARES: usize = 50;
@@ -60,7 +62,7 @@ struct UnitMeters {
 }
 
 impl Meters {
-    pub(super) fn new(key_labels: bool, policy: &Policy) -> Self {
+    pub(super) fn new(key_labels: bool, policy: &Policy, before: Option<&Self>) -> Self {
         let units = policy.units();
         let policy = SharedString::from_shared(policy.label.clone());
         let values = slice::from_ref(&policy);
@@ -81,7 +83,7 @@ impl Meters {
                 units: units.iter().map(unit).collect(),
                 wait: Priority::NAMES.map(|name| table::WAIT.histogram(by_policy, &and(name))),
                 waiting: Priority::NAMES.map(|name| table::WAITING.gauge(by_policy, &and(name))),
-                shares: Mutex::default(),
+                shares: before.map_or_else(Shares::default, |it| it.shares.clone()),
                 combined: table::COMBINED.counter(recorder, values),
                 inversions: table::INVERSIONS.counter(recorder, values),
                 remembered: table::REMEMBERED.counter(recorder, values),
@@ -128,17 +130,15 @@ impl Meters {
         let mut shares = self.shares.lock();
         let has_series = shares.len() < MOST_SHARES || shares.contains_key(name);
         let name = if has_series { name } else { OTHER_SHARES };
-        let counters = shares.entry(name.to_owned()).or_insert_with_key(|name| {
-            let name = SharedString::from_owned(name.clone());
-            let values = |unit| [self.policy.clone(), name.clone(), unit];
-            let units = self.units.iter().map(|it| SharedString::const_str(it.name));
-            with_recorder(|recorder| {
-                let counters = units.map(|unit| table::OF_SHARES.counter(recorder, &values(unit)));
-                counters.collect()
-            })
-        });
-        let counters = counters.iter().zip(costs.0);
-        counters.for_each(|(counter, cost)| counter.increment(cost.into()));
+        let counters = shares.entry(name.to_owned()).or_default();
+        for (UnitMeters { name: unit, .. }, cost) in self.units.iter().zip(costs.0) {
+            let counter = counters.entry(unit).or_insert_with(|| {
+                let (name, unit) = (name.to_owned().into(), SharedString::const_str(unit));
+                let values = [self.policy.clone(), name, unit];
+                with_recorder(|recorder| table::OF_SHARES.counter(recorder, &values))
+            });
+            counter.increment(cost.into());
+        }
     }
 
     /// Counts a request that has ended, with the key as a label.
