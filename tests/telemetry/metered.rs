@@ -120,11 +120,13 @@ async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_t
     let _recorder = figures.here();
     let spend = |share: String| limiter.acquire("a").share(share, 2).cost(2);
     join_all((0..60).map(|nth| spend(format!("s{nth}")))).await;
-    spend("s0".to_owned()).await.unwrap();
+    // Other quotas change nothing about which shares have series.
+    limiter.set_quota(Quota::per_second(20)).unwrap();
+    join_all(["s59", "s0"].map(|share| spend(share.to_owned()))).await;
     figures.assert_numbers(
         "share_spent_total{policy=ten,share=s0,unit=requests} 4
         share_spent_total{policy=ten,share=s49,unit=requests} 2
-        share_spent_total{policy=ten,share=(others),unit=requests} 20
+        share_spent_total{policy=ten,share=(others),unit=requests} 22
         inversions_total{policy=ten} 0",
     );
     // The first five depart at once, the next 14 have a queue of their own, and so do those that follow when these are gone.
