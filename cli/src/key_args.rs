@@ -95,7 +95,9 @@ impl KeyArgs {
         };
         let matches = |stored: &StoredKey| {
             let is_named = self.policy.is_none() || stored.policy_name() == self.policy();
-            is_named && (!is_digest || stored.encoded() == self.key)
+            // A caller may have chosen a key that looks like a digest.
+            let is_key = || stored.encoded() == self.key || stored.key().as_ref() == Some(key);
+            is_named && (!is_digest || is_key())
         };
         let mut found = Vec::new();
         while let Some(page) = keys.next_page().await? {
