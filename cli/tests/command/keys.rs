@@ -219,6 +219,10 @@ async fn a_digest_can_be_shown_but_not_changed() {
     }
     let paused = on(&server, &format!("pause {long} 1h --json")).json();
     assert_includes(&paused["policies"], &json!([{ "paused_seconds": 3_600.0 }]));
+    // A key may look like a digest.
+    on(&server, "pause %sha256:a 1h --policy p").printed();
+    let resumed = on(&server, "resume %sha256:a").printed();
+    assert!(resumed.ends_with("was resumed\n"), "{resumed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
