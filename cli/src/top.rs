@@ -27,9 +27,9 @@ mod tally;
 
 /// Show the busy keys, and refresh them
 ///
-/// Each refresh scans the names of about 2,000 keys, and reads at most a few kilobytes of each, and of the keys on the
-/// screen. This takes Redis about 5 ms; `--budget` changes the number. If there are more keys, several refreshes cover
-/// them, and `top` keeps the busiest 1,000.
+/// Each refresh scans the names of about 2,000 keys, and reads their values, and those of the keys on the screen. This
+/// takes Redis about 5 ms; `--budget` changes the number. If there are more keys, several refreshes cover them, and `top`
+/// keeps the busiest 1,000.
 ///
 /// In the terminal, `s` sorts by the next column, `/` edits the filter, arrows scroll, `q` quits.
 #[derive(clap::Args)]
