@@ -12,8 +12,8 @@ use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer
 /// assert_eq!(key::header("x-tenant").extract(&request), Extracted::Key("acme".into()));
 /// ```
 ///
-/// Spaces around the value do not count. A backslash, a quotation mark and any byte that is not printable
-/// ASCII are written as in a Rust byte string (`\\`, `\"`, `\xff`), so that different values never share
+/// Spaces around the value do not count. A backslash, a single or double quotation mark and any byte that is not printable
+/// ASCII are written as in a Rust byte string (`\\`, `\'`, `\"`, `\xff`), so that different values never share
 /// a key.
 ///
 /// Without the header, or with an empty one, the request is refused, unless [`or_exempt`](Header::or_exempt)
@@ -25,14 +25,14 @@ use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer
 ///
 /// The store contains short keys as plain text. So the key is a hash of the value if the name of the header ends with
 /// `key`, such as `x-api-key`, or contains `authorization`, `cookie`, `password`, `secret`, `session` or `token`.
-/// [`plain`](Header::plain) takes the value all the same, and [`hashed`](Header::hashed) hashes that of any other header. For
-/// a token in `Authorization`, use [`bearer_token`](super::bearer_token()).
+/// [`plain`](Header::plain) takes the value all the same, and [`hashed`](Header::hashed) hashes that of any other header.
 ///
 /// A [server](crate::ThrottleLayer::inbound) answers requests that lack such a header with 401, and requests that lack
 /// another header with 400.
 ///
 /// In a server, a caller gets a new quota with every new value that it may send. Put the limit behind
-/// the layer that checks the header.
+/// the layer that checks the header. Even there, `Bearer a` and `bearer a` are two keys of one caller, so use
+/// [`bearer_token`](super::bearer_token()) for a token in `Authorization`.
 ///
 /// # Panics
 ///
