@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Command, Costs, Settlement};
+use crate::algorithm::{Command, Settlement};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank};
+use crate::queue::Turn;
 
 #[cfg(feature = "metrics")]
 mod meters;
@@ -90,7 +91,7 @@ impl Telemetry {
         }
     }
 
-    /// A request has ended. If it departs, these are its costs and its rank.
+    /// A request has ended. If it departs, these are its turn and its rank.
     #[inline]
     pub(crate) fn ended(
         &self,
@@ -98,7 +99,7 @@ impl Telemetry {
         key: &Key,
         outcome: Outcome,
         waited: Duration,
-        departs: Option<(&Costs, &Rank)>,
+        departs: Option<(&Turn, &Rank)>,
     ) {
         span.end(outcome, waited);
         meter!(self.meters.ended(key, outcome, waited, departs));

@@ -444,7 +444,7 @@ impl Acquire {
             true => Outcome::Granted,
             false => Outcome::Fallback,
         };
-        let departs = Some((&granted.turn.units, &self.rank));
+        let departs = Some((&granted.turn, &self.rank));
         (current.telemetry).ended(span, &self.key, outcome, granted.waited, departs);
     }
 

@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 use super::outcome::OUTCOMES;
 use super::table::{self, describe};
 use super::{Operation, Outcome};
-use crate::algorithm::Costs;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank};
+use crate::queue::Turn;
 
 /// The metrics of one policy.
 ///
@@ -106,38 +106,48 @@ impl Meters {
         key: &Key,
         outcome: Outcome,
         waited: Duration,
-        departs: Option<(&Costs, &Rank)>,
+        departs: Option<(&Turn, &Rank)>,
     ) {
-        if let Some((costs, rank)) = departs
+        if let Some((turn, rank)) = departs
             && let Some(share) = &rank.share
         {
-            self.spent_by(share.name(), costs);
+            self.spent_by(share.name(), turn);
         }
         if self.key_labels {
             return self.ended_of(key, outcome, waited, departs);
         }
         self.outcomes[outcome as usize].increment(1);
-        if let Some((costs, rank)) = departs {
-            let units = self.units.iter().zip(costs.0);
-            units.for_each(|(unit, cost)| unit.spent.increment(cost.into()));
+        if let Some((turn, rank)) = departs {
+            let costs = self.costs(turn);
+            costs.for_each(|(unit, cost)| unit.spent.increment(cost));
             self.wait[rank.priority as usize].record(waited);
         }
     }
 
+    /// The costs of a departure. The quotas may have counted other units when it was granted.
+    #[inline]
+    fn costs(&self, turn: &Turn) -> impl Iterator<Item = (&UnitMeters, u64)> {
+        let costs = turn.counters.units.iter().zip(turn.units.0);
+        costs.filter_map(|(name, cost)| {
+            let unit = self.units.iter().find(|it| it.name == *name);
+            unit.map(|unit| (unit, cost.into()))
+        })
+    }
+
     /// Counts a departure of a share. Behind the first shares, all others have one series.
     #[cold]
-    fn spent_by(&self, name: &str, costs: &Costs) {
+    fn spent_by(&self, name: &str, turn: &Turn) {
         let mut shares = self.shares.lock();
         let has_series = shares.len() < MOST_SHARES || shares.contains_key(name);
         let name = if has_series { name } else { OTHER_SHARES };
         let counters = shares.entry(name.to_owned()).or_default();
-        for (UnitMeters { name: unit, .. }, cost) in self.units.iter().zip(costs.0) {
+        for (UnitMeters { name: unit, .. }, cost) in self.costs(turn) {
             let counter = counters.entry(unit).or_insert_with(|| {
                 let (name, unit) = (name.to_owned().into(), SharedString::const_str(unit));
                 let values = [self.policy.clone(), name, unit];
                 with_recorder(|recorder| table::OF_SHARES.counter(recorder, &values))
             });
-            counter.increment(cost.into());
+            counter.increment(cost);
         }
     }
 
@@ -148,18 +158,18 @@ impl Meters {
         key: &Key,
         outcome: Outcome,
         waited: Duration,
-        departs: Option<(&Costs, &Rank)>,
+        departs: Option<(&Turn, &Rank)>,
     ) {
         let and = |label| self.and(label, key);
         with_recorder(|recorder| {
             let requests = table::REQUESTS.counter(recorder, &and(outcome.name()));
             requests.increment(1);
-            let Some((costs, rank)) = departs else {
+            let Some((turn, rank)) = departs else {
                 return;
             };
-            for (unit, cost) in self.units.iter().zip(costs.0) {
+            for (unit, cost) in self.costs(turn) {
                 let spent = table::SPENT.counter(recorder, &and(unit.name));
-                spent.increment(cost.into());
+                spent.increment(cost);
             }
             let level = Priority::NAMES[rank.priority as usize];
             table::WAIT.histogram(recorder, &and(level)).record(waited);
