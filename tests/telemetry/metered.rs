@@ -114,6 +114,22 @@ async fn costs_and_their_corrections_are_counted_by_unit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cost_is_counted_in_the_units_under_which_it_was_granted() {
+    let figures = Figures::new();
+    let spaced = Quota::per_second(2).algorithm(Algorithm::Spacing);
+    let tokens = spaced.unit("tokens").default_cost(1);
+    let builder = Limiter::builder().quota(tokens).name("ten");
+    let limiter = figures.build(builder.store(Sharded::default()));
+    limiter.acquire("a").await.unwrap();
+    let granted = tokio::spawn(limiter.acquire("a"));
+    sleep(Duration::from_millis(480)).await;
+    let change = || limiter.set_quotas([Quota::per_second(10), tokens]);
+    figures.within(change).unwrap();
+    granted.await.unwrap().unwrap();
+    figures.assert_numbers("spent_total{policy=ten,unit=tokens} 2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn departures_of_shares_are_counted_by_name_and_combined_where_there_are_too_many() {
     let figures = Figures::new();
     let limiter = figures.build(ten());
