@@ -82,7 +82,7 @@
 //!
 //! # Fields of a rule
 //!
-//! Unknown fields are refused, and fields without a value (`null`, `[]`, or in YAML nothing after the colon). If a `header` or
+//! Unknown fields are refused, and fields without a value (`null`, `[]`, `{}`, or in YAML nothing after the colon). If a `header` or
 //! `reserve` in JSON lists a name twice, the last value counts.
 //! Instead of a list, you can write a single value.
 //!

@@ -160,8 +160,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
 
 impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> Deserialize<'de> for Map<K, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let given = Given::<BTreeMap<K, V>>::deserialize(deserializer)?;
-        Ok(Self(given.0.unwrap_or_default()))
+        match Given::<BTreeMap<K, V>>::deserialize(deserializer)?.0 {
+            Some(map) if !map.is_empty() => Ok(Self(map)),
+            _ => without_value(),
+        }
     }
 }
 
