@@ -102,7 +102,9 @@ impl Telemetry {
         departs: Option<(&Turn, &Rank)>,
     ) {
         span.end(outcome, waited);
-        meter!(self.meters.ended(key, outcome, waited, departs));
+        meter!(if !self.is_exempt {
+            self.meters.ended(key, outcome, waited, departs);
+        });
     }
 
     /// The costs of a departed request were corrected.
