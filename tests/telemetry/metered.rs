@@ -259,7 +259,8 @@ async fn exempt_requests_have_no_span_and_are_not_counted() {
     let (seen, _guard) = Seen::begin();
     let rules = Rules::new([Rule::exempt()]).unwrap();
     let limiter = figures.build(Limiter::builder().rules(rules));
-    limiter.acquire("a").await.unwrap();
+    let _recorder = figures.here();
+    limiter.acquire("a").share("s", 1).await.unwrap();
     assert!(seen.spans().is_empty());
     let series = figures.series();
     let is_of_store = |it: &String| it.contains("policy=rules") || it.starts_with("reconnects");
