@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Parses a duration such as `1h 30m`. Long texts and numbers are refused, as `humantime` panics where their sum overflows.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
-    if text.len() > 64 || numbers.any(|number| number.len() > 9) {
+    if text.len() > 64 || numbers.any(|number| number.len() > 11) {
         return Err("a number is too long".to_owned());
     }
     humantime::parse_duration(text).map_err(|error| error.to_string())

@@ -644,7 +644,7 @@ if operation < 3 then
 else
   local evidence, length, units, unit = unpack('<I7I7I4B', arg)
   is_same = false
-  -- What an earlier response says counts only if it lasts longer than the last pause.
+  -- An earlier response counts only if what it states lasts longer than the last pause.
   if operation < 5 and evidence < commanded and (paused <= commanded or length <= paused - commanded) then
     is_changed = false
   else

@@ -374,7 +374,7 @@ impl State {
     pub(crate) fn control(&mut self, command: Command, now: u64) -> Taken {
         self.drop_expired(now);
         let mut hold = self.hold.as_deref().copied().unwrap_or_default();
-        // What an earlier response says counts only if it lasts longer than the last pause.
+        // An earlier response counts only if what it states lasts longer than the last pause.
         let pause = hold.paused_until.saturating_sub(hold.commanded);
         match command {
             Command::Pause { evidence, span } | Command::Allow { evidence, span, .. }
