@@ -142,8 +142,6 @@ mod tests {
     use crate::limiter::Limiter;
     use crate::policy::PolicyParts;
     use crate::quota::Quota;
-    use crate::store::MemoryStore;
-    use crate::test_util::{FailingStore, Fault};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -197,25 +195,6 @@ mod tests {
         assert_eq!(left().await, 7);
         drop((places, three));
         assert_eq!(left().await, 9);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_announcement_is_of_its_unit_after_the_quotas_have_changed() {
-        let store = FailingStore::new(MemoryStore::new());
-        let tokens = Quota::per_minute(9).unit("tokens").default_cost(1);
-        let limiter = Limiter::builder().store(store.clone()).quota(tokens);
-        let limiter = limiter.build().unwrap();
-        let permit = depart(&limiter).await;
-        store.fail_with(Fault::Unreachable);
-        let advice = Advice::remaining_of("tokens", 0, SECOND * 60);
-        apply(&permit, &advice).unwrap().await.unwrap_err();
-        let bytes = tokens.unit("bytes");
-        limiter.set_quotas([bytes, tokens]).unwrap();
-        store.recover();
-        sleep(SECOND * 3).await;
-        let snapshot = limiter.peek("a").await.unwrap();
-        let left = ["bytes", "tokens"].map(|unit| snapshot.remaining_of(unit));
-        assert_eq!(left, [Some(9), Some(0)]);
     }
 
     #[tokio::test(start_paused = true)]

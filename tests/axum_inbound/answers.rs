@@ -195,24 +195,6 @@ async fn nothing_is_refused_and_everything_is_reported_that_is_not_exempt() {
     assert!(reports.lock().expect("no panic").is_empty());
 }
 
-#[tokio::test]
-async fn clients_do_not_slow_down_and_need_no_store() {
-    let store = FailingStore::new(MemoryStore::new());
-    store.fail_with(Fault::Unreachable);
-    let builder = Limiter::builder().quota(Quota::per_hour(1)).store(store);
-    for (limiter, reason) in [
-        (build(builder), "store"),
-        (limiter(Quota::per_hour(1)), "limit"),
-    ] {
-        let client = Client::new(&observed(by_client(&limiter).observe_only()).0, "a");
-        client.get("/").await;
-        let answer = client.get("/").await;
-        assert_eq!(answer.status, StatusCode::OK);
-        assert!(answer.body.contains(reason), "{}", answer.body);
-        assert!(!answer.has("ratelimit") && !answer.has("ratelimit-policy"));
-    }
-}
-
 const FAILURES: u32 = 3;
 
 /// A login whose answers wait until it is open.

@@ -1,6 +1,5 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use redis::aio::ConnectionManager;
 use support::cluster::Cluster;
 use support::errors::{assert_readable, everything, until_ok};
 use support::proxy::Proxy;
@@ -50,27 +49,6 @@ async fn a_unix_socket_keeps_all_promises() {
     let info = server.command::<String>(&["INFO", "keyspace"]);
     assert!(info.contains("db3:keys=1,"), "{info}");
     promises::keeps_all(async || connect(&format!("unix://{socket}")).await).await;
-}
-
-/// By a connection that cannot subscribe, or users that may neither publish nor subscribe.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pauses_reach_processes_without_messages() {
-    let server = RedisServer::start();
-    let manager = ConnectionManager::new(server.client()).await;
-    let manager = RedisStore::from(manager.expect("a connection")).timeout(LONG);
-    let url = server.user(&["+@all", "-publish", "-subscribe", "-psubscribe"]);
-    let (scripts, restricted) = (connect(&server.url()).await, connect(&url).await);
-    let transactions = scripts.clone().scripting(false).expect("its connections");
-    for (one, other, pause) in [
-        (&transactions, &scripts, 600),
-        (&scripts, &transactions, 600),
-        (&scripts, &manager, 12),
-        (&restricted, &scripts, 12),
-        (&scripts, &restricted, 12),
-    ] {
-        let stores = [one.clone(), other.clone()];
-        promises::pauses_reach_all(&stores, pause * SECOND).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Error, FailureMode, ThrottleLayer, key};
+use tower_throttle::{Error, FailureMode, ThrottleLayer};
 
 use crate::client::ADAPTERS;
 use crate::prelude::*;
@@ -137,21 +137,6 @@ async fn who_has_no_request_goes_by_the_last_rule() {
     let error = service.oneshot(Job("print")).await.unwrap_err();
     let error = Error::find(&*error).expect("the limiter's");
     assert_eq!(refused_by(error), "others");
-}
-
-#[tokio::test]
-async fn rules_may_be_a_part_of_a_key() {
-    let limiter = limiter([at_once(per_hour("all", 1))]);
-    let service = ThrottleLayer::new(limiter.clone())
-        .key((limiter.by_rules(), key::header("x-user")))
-        .layer(service_fn(answer));
-    for (user, departs) in [("a", true), ("b", true), ("a", false)] {
-        let request = Request::get("https://a.example/").header("x-user", user);
-        let answer = service
-            .clone()
-            .oneshot(request.body(()).expect("a request"));
-        assert_eq!(answer.await.is_ok(), departs, "{user}");
-    }
 }
 
 #[tokio::test]

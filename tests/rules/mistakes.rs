@@ -1,6 +1,5 @@
 //! Every mistake has its place, its value and what to do, and none hides another.
 
-use serde::de::Error as _;
 use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
 use tower_throttle::{Lost, Outage, Priority, Recovery};
 
@@ -173,19 +172,4 @@ fn null_within_a_list_or_a_table_and_fields_that_are_listed_twice_are_refused() 
     }
     let twice = r#"{ "rules": [{ "exempt": true }], "rules": [{ "exempt": true }] }"#;
     assert!(json(twice).is_err() && yaml(twice).is_err());
-}
-
-#[test]
-fn what_follows_the_table_is_refused_and_hides_no_mistake() {
-    let by_closure = |text: &str| {
-        serde_saphyr::with_deserializer_from_str(text, |document| {
-            Rules::read(document).map_err(serde_saphyr::Error::custom)
-        })
-    };
-    let mut document = serde_json::Deserializer::from_str(r#"{ "rules": [{ "exempt": true }] } ]"#);
-    assert_eq!(Rules::read(&mut document).expect("rules").len(), 1);
-    assert!(document.end().is_err());
-    assert!(by_closure("rules:\n- exempt: true\n---\nrules:\n- exempt: true").is_err());
-    let error = by_closure("rules:\n- exempt: true\n  hosts: a\n- exempt: true").unwrap_err();
-    assert!(error.to_string().contains("unknown field `hosts`"));
 }

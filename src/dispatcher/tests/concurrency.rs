@@ -21,17 +21,6 @@ fn places_are_handed_over_at_once_where_nudges_arrive_and_within_100_ms_where_no
 }
 
 #[test]
-fn requests_of_several_processes_depart_in_order_of_arrival() {
-    let mut scenario = Scenario::new("5 concurrent", processes([1; 3]));
-    for nth in 0..600 {
-        let jobs = &mut scenario.processes[nth as usize % 3].jobs;
-        jobs.append(&mut burst(nth * 10, 1, 100));
-    }
-    let out = scenario.run();
-    assert_eq!((out.most_ever(), out.unfair(None)), (5, 0.0));
-}
-
-#[test]
 fn a_process_that_dies_while_it_waits_holds_up_the_others_for_200_ms() {
     let mut scenario = Scenario::new("1 concurrent", processes([1; 3]));
     scenario.processes[1].killed = Some(500);
