@@ -565,6 +565,13 @@ impl Queue {
         }
         self.out = None;
         let is_first = self.latest.reset.is_none();
+        if is_first {
+            // Requests that may depart now do so, however late the first answer is.
+            let soonest = now + answer.uncertainty;
+            for request in self.waiting.values_mut() {
+                request.bound = request.bound.map(|bound| bound.max(soonest));
+            }
+        }
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now);
