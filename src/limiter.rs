@@ -196,8 +196,8 @@ impl Limiter {
     ///
     /// A quota that is counted by another [algorithm](crate::Algorithm) than before starts from zero. The counter of the
     /// former algorithm is kept until its departures no longer count, and processes that still have that algorithm go on
-    /// with it: while both are in use, each process keeps to its own quota. The same holds for windows of another length, but
-    /// they start with the recorded departures.
+    /// with it: while both are in use, each process keeps to its own quota. Windows of another length are counted apart, too,
+    /// but they start with the recorded departures.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};
