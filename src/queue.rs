@@ -576,7 +576,7 @@ impl Queue {
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now);
         self.departing.release(now);
-        let mut has_refused = false;
+        let mut refused = 0;
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
@@ -593,7 +593,7 @@ impl Queue {
             }
             Mode::Wait | Mode::Peek => {
                 self.latest.last = answer.expected.last().copied();
-                has_refused = self.refuse_bounded(&sent, answer, granted - unused);
+                refused = self.refuse_bounded(&sent, answer, granted - unused);
                 if is_first {
                     // Their bounds hold from now on.
                     let bounded = self.waiting.values_mut().filter(|it| it.bound.is_some());
@@ -606,8 +606,9 @@ impl Queue {
             }
         }
         self.schedule(answer, now, sent.is_fallback);
-        if has_refused && !self.waiting.is_empty() {
-            // Requests between two points may fail, too, and those of other processes wait for what was refused.
+        if refused > 1 && !self.waiting.is_empty() {
+            // Requests between two points may fail, too, and those of other processes wait for what was refused. A call that
+            // refuses only the last request is not repeated: in an overload, calls would follow each other.
             self.call_at(now + GATHER);
         }
         let (point, cost) = sent.demand.points_from(granted).next()?;
@@ -705,11 +706,11 @@ impl Queue {
     }
 
     /// Fails the requests whose bound is earlier than their expected departure, behind so many units that depart. Returns
-    /// true if there are any.
-    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units) -> bool {
+    /// how many.
+    fn refuse_bounded(&mut self, sent: &Sent, answer: &Answer, used: Units) -> usize {
         if answer.standing.remaining.units != self.counters.units {
             // The estimates are of other units.
-            return false;
+            return 0;
         }
         let points = sent.demand.points.iter().rev();
         let last = points.map(|point| point.units.total());
@@ -735,7 +736,7 @@ impl Queue {
         for (place, expected) in &refused {
             self.fail_until(*place, *expected);
         }
-        !refused.is_empty()
+        refused.len()
     }
 
     /// Fails a request that could depart then.
