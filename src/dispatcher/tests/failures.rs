@@ -297,7 +297,7 @@ async fn requests_that_would_wait_too_long_fail_soon_and_are_not_ahead_of_other_
     let many: Vec<_> = many.collect();
     pass(300).await;
     let ended = many.iter().filter(|it| it.is_finished()).count();
-    assert!(ended >= 205, "{ended}");
+    assert!(ended >= 180 && store.calls() < 9, "{ended}");
     other.wait(1, bound(25)).unwrap().await.unwrap();
 }
 
