@@ -652,7 +652,8 @@ else
     if operation == 3 then
       if now + length > paused then paused = now + length end
     elseif operation == 4 then
-      if unit == & and (now >= allowed_until& or units < allowed&) then allowed&, allowed_until& = units, now + length end
+      local ends = now + length
+      if unit == & and (now >= allowed_until& or units < allowed& or units == allowed& and ends > allowed_until&) then allowed&, allowed_until& = units, ends end
     else
       paused = 0
       allowed&, allowed_until& = 0, 0

@@ -388,9 +388,9 @@ impl State {
             Command::Allow {
                 unit, units, span, ..
             } => {
-                let (allowed, until) = hold.allowed[unit];
-                if now >= until || units < allowed {
-                    hold.allowed[unit] = (units, now + span.min(LONGEST_SPAN));
+                let ((allowed, until), ends) = (hold.allowed[unit], now + span.min(LONGEST_SPAN));
+                if now >= until || (units, Reverse(ends)) < (allowed, Reverse(until)) {
+                    hold.allowed[unit] = (units, ends);
                 }
             }
             Command::Resume => {

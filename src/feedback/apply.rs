@@ -207,6 +207,11 @@ mod tests {
         apply(&permit, &advice).unwrap().await.unwrap().unwrap();
         tokio::time::advance(SECOND * 2).await;
         assert_eq!(limiter.peek("a").await.unwrap().remaining(), 3);
+        // As much is left, for longer.
+        let advice = Advice::remaining(3, SECOND * 60);
+        apply(&permit, &advice).unwrap().await.unwrap().unwrap();
+        tokio::time::advance(SECOND * 40).await;
+        assert_eq!(limiter.peek("a").await.unwrap().remaining(), 3);
     }
 
     #[test]
