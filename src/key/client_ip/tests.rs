@@ -118,12 +118,6 @@ fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
 }
 
 #[test]
-#[should_panic(expected = "an IPv4 address has 32 bits, not 33")]
-fn more_bits_than_an_ipv4_address_has_panic() {
-    let _ = client_ip().ipv4_prefix(33);
-}
-
-#[test]
 fn a_text_that_is_no_network_is_an_error() {
     let error = client_ip()
         .trusted_proxies(["10.0.0.1", "10/8"])
