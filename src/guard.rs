@@ -114,7 +114,8 @@ impl Guard {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+/// Microseconds, up to what a number can hold.
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

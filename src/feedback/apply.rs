@@ -9,6 +9,7 @@ use tokio::time::{Instant, Timeout, sleep, timeout};
 
 use crate::algorithm::Command;
 use crate::feedback::Advice;
+use crate::guard::micros;
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::quota::CONCURRENT;
@@ -75,25 +76,22 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         let pause = Command::Pause { span, evidence };
         handle.command(key, &pause, begun);
         handle.load().telemetry.commanded(key, &pause);
-        // The last one, as a pause makes the store ignore what requests that departed before it say.
-        news.push((None, 0, wait));
+        news.insert(0, (None, 0, wait));
     }
     if news.is_empty() {
         return None;
     }
     let (handle, key) = (handle.clone(), key.clone());
     let sending = tokio::spawn(async move {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let mut is_known = true;
-            for &(name, units, time) in &news {
+        for (name, units, time) in news {
+            let mut pause = FIRST_PAUSE;
+            loop {
                 let span = micros(time.saturating_sub(begun.elapsed()));
                 // The quotas may have changed.
                 let position = |name| handle.policy().units().iter().position(|it| *it == name);
                 let command = match name.map(position) {
-                    _ if span == 0 => continue,
                     None => Command::Pause { span, evidence },
-                    Some(None) => continue,
+                    Some(None) => break,
                     Some(Some(unit)) => Command::Allow {
                         unit,
                         units,
@@ -101,21 +99,16 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                         evidence,
                     },
                 };
-                // If nothing may depart, the store has to have it.
-                is_known &= handle.control(&key, command).await.is_ok() || units > 0;
+                // If nothing may depart, the store has to have it, unless the time is over.
+                if span == 0 || handle.control(&key, command).await.is_ok() || units > 0 {
+                    break;
+                }
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
             }
-            if is_known {
-                break;
-            }
-            sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
         }
     });
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
