@@ -393,22 +393,19 @@ impl State {
                     hold.allowed[unit] = (units, ends);
                 }
             }
-            Command::Resume => {
+            Command::Resume | Command::Reset => {
                 hold = Hold {
                     reset: hold.reset,
                     ..Hold::default()
                 };
             }
-            Command::Reset => {
-                hold = Hold {
-                    reset: now,
-                    ..Hold::default()
-                };
-                self.clear();
-                self.tags.clear();
-                if let Some(life) = &mut self.life {
-                    life.quarantined_until = 0;
-                }
+        }
+        if command == Command::Reset {
+            hold.reset = now;
+            self.clear();
+            self.tags.clear();
+            if let Some(life) = &mut self.life {
+                life.quarantined_until = 0;
             }
         }
         if !matches!(command, Command::Allow { .. }) {
