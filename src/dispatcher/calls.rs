@@ -15,14 +15,11 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::queue::CounterSet;
-use crate::store::{Answered, Call, Operation, Reply, Store};
+use crate::store::{Answered, Call, LONGEST_CALL, Operation, Reply, Store};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
 const HORIZON: u64 = 100_000;
 const BEYOND_ROUND_TRIP: u64 = 40_000;
-
-/// A shard that has not replied for so long is out.
-const LONGEST_CALL: Duration = Duration::from_secs(5);
 
 /// Something sent to the store.
 pub(super) enum Flight {

@@ -27,7 +27,7 @@ use crate::error::BuildError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::name_problem;
-use crate::store::{Reply, StoreError};
+use crate::store::{LONGEST_CALL, Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
 pub use self::look::{KeyState, QuotaState, WaitingProcess};
@@ -89,8 +89,8 @@ pub struct RedisStore {
     subscription: Arc<OnceLock<Subscription>>,
 }
 
-/// The longest timeout of a call. A limiter drops calls after 5 s, and a call that is dropped replaces no broken connection.
-const LONGEST_CALL: Duration = Duration::from_millis(4_500);
+/// The longest timeout of a call. It ends before the limiter drops it, as a call that is dropped replaces no broken connection.
+const LONGEST_TIMEOUT: Duration = LONGEST_CALL.saturating_sub(Duration::from_millis(500));
 
 /// A call, and the name of the value that it changes.
 #[derive(Clone)]
@@ -223,7 +223,7 @@ impl Store for RedisStore {
 
 impl RedisStore {
     fn call_deadline(&self) -> Instant {
-        self.deadline().min(Instant::now() + LONGEST_CALL)
+        self.deadline().min(Instant::now() + LONGEST_TIMEOUT)
     }
 
     /// Sends calls to the server that holds the Redis key `name`, and reads its clock.

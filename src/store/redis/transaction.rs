@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Done, LONGEST_CALL, NamedCall, Reading, RedisStore, naming, servers, strange};
+use super::{Done, LONGEST_TIMEOUT, NamedCall, Reading, RedisStore, naming, servers, strange};
 use crate::algorithm::State;
 use crate::backoff;
 use crate::quota::HORIZON;
@@ -45,7 +45,7 @@ impl RedisStore {
             return Err(StoreError::new(many).conflict());
         };
         // The server has had no part in the wait.
-        let deadline = (deadline + begun.elapsed()).min(begun + LONGEST_CALL);
+        let deadline = (deadline + begun.elapsed()).min(begun + LONGEST_TIMEOUT);
         let mut conflict = StoreError::new(
             "other processes changed the same key too often: allow scripts, or raise the timeout",
         )
