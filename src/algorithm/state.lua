@@ -438,22 +438,23 @@ local is_changed = operation ~= 2
 if operation < 3 then
   -- The units that are given back, by their numbers, if there are any.
   local returned
-  for i = 0, settled - 1 do
-    local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
-    difference = difference - 4294967296
-    if difference < 0 then
-      returned = returned or {}
-      returned[unit] = (returned[unit] or 0) - difference
-    end
-    local i& = #corrections&
-    if unit == & then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
-  end
   -- By how many units past departures cost more than before.
   local corrected = 0
   if is_rare then
     for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
-    -- Departures that were forgotten are not returned.
-    for i = 1, #corrections&, 2 do if corrections&[i] < common.reset + hold and corrections&[i + 1] < 0 then corrections&[i + 1] = 0 end end
+    -- A reset has forgotten the departures of earlier calls.
+    local forgotten = common.reset + math.max(horizon + 1, 100001, round_trip) + hold
+    for i = 0, settled - 1 do
+      local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
+      difference = difference - 4294967296
+      corrected = corrected + difference
+      if difference < 0 then
+        returned = returned or {}
+        returned[unit] = (returned[unit] or 0) - difference
+      end
+      local i& = #corrections&
+      if unit == & and (difference > 0 or time >= forgotten) then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
+    end
     settle$(corrections@unit)
   end
   --@held_up

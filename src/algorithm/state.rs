@@ -167,18 +167,17 @@ impl State {
                 for granted in last.granted {
                     corrected -= granted.units.total();
                     for (unit, units) in granted.units.each() {
-                        let taken_back = Settlement {
+                        self.correct(&Settlement {
                             recorded: granted.recorded,
                             unit,
                             difference: -i64::from(units),
-                        };
-                        self.settle(&taken_back, terms.hold);
+                        });
                     }
                 }
             }
         }
         let settlements = corrections.settlements.iter();
-        settlements.for_each(|it| self.settle(it, terms.hold));
+        settlements.for_each(|it| self.settle(it, &terms));
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
@@ -347,7 +346,7 @@ impl State {
         copy.announced.retain(|it| it.process != take.process);
         let terms = take.terms(buffer, now);
         let settlements = take.corrections.settlements.iter();
-        settlements.for_each(|it| copy.settle(it, terms.hold));
+        settlements.for_each(|it| copy.settle(it, &terms));
         let others = copy.others(&copy.announced, &terms, take);
         copy.answer(&terms, &others, take, Units::default())
     }
@@ -359,12 +358,17 @@ impl State {
         self.announced.iter_mut().for_each(|it| it.granted.clear());
     }
 
-    /// Corrects a past departure, which was recorded so much later than it was granted.
-    pub(super) fn settle(&mut self, settlement: &Settlement, hold: u64) {
+    /// Corrects a past departure, but does not return one that a reset may have forgotten.
+    fn settle(&mut self, settlement: &Settlement, terms: &Terms) {
         let reset = self.hold.as_ref().map_or(0, |hold| hold.reset);
-        if settlement.difference < 0 && settlement.recorded < reset + hold {
-            return;
+        let forgotten = reset + terms.recorded(terms.beyond()) - terms.now;
+        if settlement.difference > 0 || settlement.recorded >= forgotten {
+            self.correct(settlement);
         }
+    }
+
+    /// Corrects a past departure.
+    pub(super) fn correct(&mut self, settlement: &Settlement) {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));

@@ -156,7 +156,7 @@ impl World {
                         recorded: it.recorded,
                         difference: -i64::from(it.cost),
                     };
-                    self.state.settle(&settlement, 6 * MILLI);
+                    self.state.correct(&settlement);
                 }
             }
             Step::Control(command) => {

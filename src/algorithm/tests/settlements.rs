@@ -107,6 +107,7 @@ fn a_departure_before_a_reset_is_not_returned() {
     for quota in ["9/h", "9/h gcra burst=9", "9/h spacing", "9/h fixed-window"] {
         let mut state = State::new(&[counter(quota)]);
         let mut take = Take::one(Mode::Try, 9);
+        (take.round_trip, take.horizon) = (50 * MILLI, 115 * MILLI);
         let recorded = state.take(MILLI, &take, START).grants[0].recorded;
         state.control(Command::Reset, START + 1);
         assert!(state.expires() > START + 3_600 * SECOND);
