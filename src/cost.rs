@@ -1,5 +1,7 @@
 //! The cost of a request and its other options, and what is left: [`Cost`], [`RequestOptions`] and [`Remaining`].
 
+use std::fmt;
+
 use http::Extensions;
 use smallvec::SmallVec;
 
@@ -83,7 +85,7 @@ impl From<u32> for Cost {
 }
 
 /// How much is left of each unit, by its name. Requests are first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Remaining {
     pub(crate) units: UnitNames,
     pub(crate) left: Costs,
@@ -97,6 +99,14 @@ impl Remaining {
     pub(crate) fn of(&self, unit: &str) -> Option<u32> {
         let nth = self.units.iter().position(|name| *name == unit)?;
         Some(self.left.0[nth])
+    }
+}
+
+impl fmt::Debug for Remaining {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.units.iter().zip(self.left.0))
+            .finish()
     }
 }
 

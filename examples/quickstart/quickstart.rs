@@ -112,7 +112,7 @@ fn timeline(arrivals: &History) -> String {
         counts[place] += 1;
     }
     let limit = LIMIT as usize;
-    let bars = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let bars = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |count: usize| bars[(count.min(limit) * 8).div_ceil(limit)];
     counts.into_iter().map(bar).collect()
 }

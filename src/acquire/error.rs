@@ -192,7 +192,7 @@ impl fmt::Display for Error {
             Cause::LostPlace => f.write_str(
                 "the lease of a request in progress has ended, as the store could not renew it",
             ),
-            Cause::Store(_) => f.write_str("the store cannot say when the request may depart"),
+            Cause::Store(_) => f.write_str("the call to the store failed"),
         }
     }
 }

@@ -85,11 +85,12 @@ async fn a_missing_right_or_password_is_no_outage() {
         server.user(&["+@all"]);
         recover(&limited, 9).await;
         server.command::<()>(&["CONFIG", "SET", "requirepass", "hunter2"]);
-        for url in [user.replace("secret", "wrong"), user + "999", server.url()] {
-            let error = bounded(RedisStore::connect(&url)).await;
+        let urls = [user.replace("secret", "wrong"), user + "999", server.url()];
+        for (url, cause) in urls.iter().zip(["to AUTH", "DB index", "NOAUTH"]) {
+            let error = bounded(RedisStore::connect(url)).await;
             let error = error.expect_err("refused");
             assert_eq!(error.to_string(), "redis refused the connection");
-            assert!(!error.is_outage(), "{}", everything(&error));
+            assert!(!error.is_outage() && everything(&error).contains(cause));
             assert_readable(&error);
         }
 

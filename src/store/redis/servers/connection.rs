@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, V
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{of_attempt, of_call, refused, too_late, unreachable};
+use super::errors::{of_attempt, of_call, refused, too_late, unreachable_at};
 use super::target::Target;
 use super::{AnswerOrigin, Answers, CommandAnswer};
 use crate::key::sha256;
@@ -39,8 +39,11 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
+        // A server has an address unless sentinels have to be asked for it.
+        let mut address = "the sentinels".to_owned();
         let connecting = async {
             let client = (target.find)().await?;
+            address = client.get_connection_info().addr().to_string();
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             let mut redis = connection.await?;
             let mut command = redis::cmd("INFO");
@@ -52,13 +55,12 @@ impl Connection {
                 {
                     Err(error.into())
                 }
-                info => RedisResult::Ok((client, redis, info)),
+                info => RedisResult::Ok((redis, info)),
             }
         };
         let connected = timeout_at(deadline, connecting).await;
-        let connected = connected.map_err(|late| unreachable().caused_by(late))?;
-        let (client, redis, info) = connected.map_err(of_attempt)?;
-        let address = client.get_connection_info().addr().to_string();
+        let connected = connected.map_err(|late| unreachable_at(&address, late))?;
+        let (redis, info) = connected.map_err(|error| of_attempt(error, &address))?;
         let address = target.is_known_by_address.then_some(address);
         let (runtime, ended) = oneshot::channel();
         tokio::spawn(ended);

@@ -1,5 +1,7 @@
 //! Maps errors of the Redis client to [`StoreError`]s, which reveal no password.
 
+use std::fmt::Display;
+
 use redis::{ErrorKind, RedisError, ServerError};
 
 use crate::store::StoreError;
@@ -38,17 +40,17 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
     code_in(&text_of(error)) == "READONLY"
 }
 
-/// An attempt to connect that failed.
-pub(super) fn of_attempt(error: RedisError) -> StoreError {
+/// An attempt to connect to this address that failed.
+pub(super) fn of_attempt(error: RedisError, address: &str) -> StoreError {
     use ErrorKind::{InvalidClientConfig, RESP3NotSupported};
     if let Some(text) = answer_of(&error) {
         let refused = by_code("redis refused the connection", code_in(&text));
         return refused.caused_by(answered_with(&text));
     }
     if error.is_io_error() {
-        return unreachable().caused_by(error);
+        return unreachable_at(address, error);
     }
-    let failed = unreachable().caused_by(error.category().to_owned());
+    let failed = unreachable_at(address, error.category());
     match error.kind() {
         InvalidClientConfig | RESP3NotSupported => failed.no_outage(),
         _ => failed,
@@ -57,6 +59,10 @@ pub(super) fn of_attempt(error: RedisError) -> StoreError {
 
 pub(super) fn unreachable() -> StoreError {
     StoreError::new("redis cannot be reached")
+}
+
+pub(super) fn unreachable_at(address: &str, why: impl Display) -> StoreError {
+    unreachable().caused_by(format!("{address}: {why}"))
 }
 
 pub(super) fn too_late() -> StoreError {
@@ -107,7 +113,10 @@ fn answer_of(error: &RedisError) -> Option<String> {
         Some([(_, error), ..]) => text_of(error),
         // The client rewords the errors of its handshake.
         _ => {
-            let code = error.code().unwrap_or("ERR");
+            let code = match error.kind() {
+                AuthenticationFailed => "AUTH",
+                _ => error.code().unwrap_or("ERR"),
+            };
             format!("{code} {}", error.detail().unwrap_or_default())
         }
     })
@@ -146,6 +155,7 @@ fn answered_with(text: &str) -> String {
         "ERR" if text.contains(NO_DATABASE) => NO_DATABASE,
         code @ ("ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED") => code,
         code if is_outage(code) => code,
+        "AUTH" => "an error to AUTH: the user or the password is invalid",
         _ => "an error",
     };
     format!("the server answered with {shown}")
