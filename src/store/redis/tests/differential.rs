@@ -20,8 +20,8 @@ const POLICIES: &str = "\
     900/s
     10000/s, 2000/s
     1000/s sliding-buckets buckets=20, 1000/s sliding-buckets buckets=200
-    50/s gcra burst=10, 20/s spacing
-    20/s spacing, 20/s leaky-bucket capacity=10
+    50/s gcra burst=10, 20/s gcra burst=4, 20/s spacing
+    20/s spacing, 20/s leaky-bucket capacity=10, 30/s spacing
     20/s fixed-window, 20/s fixed-window start=first-request
     5/100ms fixed-window start=first-request
     10/s + 100/m
