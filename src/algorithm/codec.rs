@@ -40,7 +40,7 @@ use crate::error::StoreError;
 use super::concurrent::Holder;
 use super::demand::Point;
 use super::numbers::{Reader, Writer, unrecognized};
-use super::order::has_flow;
+use super::order::has_share;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
     Announcement, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded,
@@ -325,7 +325,7 @@ impl State {
             out.0.extend(former);
         }
         let announced = || self.announced.iter();
-        if !self.tags.is_empty() || announced().any(|it| has_flow(it.process)) {
+        if !self.tags.is_empty() || announced().any(|it| has_share(it.process)) {
             flags |= HAS_TAGS;
             out.put([2], [self.tags.len() as u64]);
             for tag in &self.tags {
@@ -527,7 +527,7 @@ impl Announcement {
             detail.put([7], [granted.recorded]);
             amounts.put_costs(&mut detail, granted.units);
         }
-        if has_flow(self.process) {
+        if has_share(self.process) {
             detail.put([7], [self.flow]);
         }
         let bytes = detail.0.len() as u64 + waits;
@@ -558,7 +558,7 @@ impl Announcement {
             }
         }
         let mut granted = SmallVec::new();
-        let flow_bytes = if has_flow(process) { 7 } else { 0 };
+        let flow_bytes = if has_share(process) { 7 } else { 0 };
         while detail.0.len() > flow_bytes {
             let [recorded] = detail.numbers([7])?;
             let units = amounts.costs(&mut detail)?;

@@ -1,12 +1,14 @@
--- The demand of the other processes, and how the capacity is divided by arrival; see demand.rs. Only if there is any.
+-- The demand of the other processes, and how the capacity is divided by arrival; see `Others` in order.rs. Runs within state.lua,
+-- only if there is any.
 
+-- The units of the first so many requests of this call.
 local function units_of(requests)
   if total_cost > 0 or requests == 0 then return <<requests * cost&>> end
   local place = (requests - 1) * @step + 1
   return <<points[place + &]>>
 end
 
--- The units of a process ahead of a request that arrived then.
+-- The units of announcement j that are ahead of a request that arrived then. `described` are the points of its demand.
 local described = {}
 function ahead_of(j, time)
   if processes[j] >= process and time > 0 then time = time - 1 end
@@ -14,7 +16,7 @@ function ahead_of(j, time)
   if time < oldest[j] then return <<0>> end
   local points = described[j]
   if not points then
-    local place = detail[j] + @detail
+    local place = costs_at[j] + @detail
     points = { unpack('<' .. rep('I7@sums', byte(tail, place - 1)), tail, place) }
     described[j] = points
   end
@@ -27,7 +29,7 @@ function ahead_of(j, time)
   return <<points[last + &] + more& - more& % 1>>
 end
 
--- Whether any request of a process is ahead of one that arrived then. A field, as Lua limits the number of local variables.
+-- True if any request of announcement j is ahead of one that arrived then. A field, as Lua limits the number of local variables.
 function processes.is_ahead(j, time)
   return oldest[j] < time or oldest[j] == time and processes[j] < process
 end
@@ -43,7 +45,7 @@ function ahead(arrival, _, finish, on_time)
   local deadlines, oldest, newest, rivals, own = deadlines, oldest, newest, fair and rivals, fair and fair.own
   local <<units&, sum&>> = <<waiting&, 0>>
   local enough = finish and 0 or 9007199254740992 --unit
-  for j = 1, live do
+  for j = 1, competing do
     if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
       if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end

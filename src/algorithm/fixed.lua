@@ -8,11 +8,11 @@ do
 
   function load$()
     start, finish, count, last = 0, 0, 0, 0
-    if raw == '' or shape then return end
+    if raw == '' or needs_transaction then return end
     if byte(raw, @value) == @kind and sub(raw, @value + 5, @value + 11) == sub(prefix, 6) then
       start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12)
     else
-      shape = true
+      needs_transaction = true
     end
   end
 

@@ -9,14 +9,14 @@ do
 
   function load$()
     due, last = 0, 0
-    if raw == '' or shape then return end
+    if raw == '' or needs_transaction then return end
     if byte(raw, @value) == @kind then
       local former
       former, due, last = unpack('<I7I7I7', raw, @value + 5)
       -- After a change, as much of the burst as before is used at the last departure.
       if former ~= interval and due > last then due = last + math.ceil(span((due - last) / former, interval)) end
     else
-      shape = true
+      needs_transaction = true
     end
   end
 

@@ -1,12 +1,12 @@
 -- If the next request of a process cannot depart within the horizon because of a unit in which this demand costs nothing,
--- only that request counts; see State::others. Only if there are several units.
+-- only that request counts; see State::others in state.rs. Runs within state.lua, only if there are several units.
 
-if live > 0 then
+if competing > 0 then
   local finish = now + horizon
   if opens > finish then finish = opens end
   local mine& = count > 0 and points[(count - 1) * @step + 1 + &] or 0
-  for j = 1, live do
-    local <<first&>> = common.first_cost(detail[j])
+  for j = 1, competing do
+    local <<first&>> = common.first_cost(costs_at[j])
     local elsewhere& = mine& > 0 and 0 or first&
     if (<<elsewhere& > 0| or >>) and earliest(now, <<0>>, <<elsewhere&>>) > finish then
       newest[j], <<waiting&[j]>> = oldest[j], <<first&>>

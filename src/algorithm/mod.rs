@@ -27,7 +27,7 @@ pub use self::{
 #[cfg(feature = "redis")]
 pub(crate) use self::{
     codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
-    order::has_flow,
+    order::has_share,
 };
 
 mod call;

@@ -1,86 +1,91 @@
--- The processes to nudge; see next.rs.
-local is_fair = fair and fair.has_rivals
+-- The processes to nudge; see State::next in next.rs. Runs within state.lua if processes wait that are not overdue: sets
+-- `nudged`, and the deadlines of these processes in `other_bytes`.
+local has_rivals = fair and fair.has_rivals
 local function nudge(<<free&>>)
-  local is_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
-  local last, rank, overdue, most = nil, 0, 0, is_fair and described > 0 and 1 or 4
-  local is_any, late = is_free and is_fair, is_free and 0 or 250000 + 2 * round_trip
-  -- By a unit that was not set free.
+  local sets_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
+  -- The process ahead, its rank, when the one behind it may know that it is dead, and how many processes are looked at.
+  local last, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
+  -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.
+  local nudges_all, late = sets_free and has_rivals, sets_free and 0 or 250000 + 2 * round_trip
+  -- True if a request waits for a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
-    return is_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
+    return sets_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
-  local waiting, is_next, place = common.front, {}, start
+  -- The announcements in order, each as in `common.front`; the new deadlines of the processes to nudge, by their numbers.
+  local waiting, soon_overdue, place = common.front, {}, announced_at
   local <<ahead&, previous&>> = <<0, 0>>
-  if is_free or is_fair then
+  if sets_free or has_rivals then
     waiting = {}
     while place < at do
       local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, place)
       if bytes >= 32768 and deadline >= now and who ~= process then
-        local rank, details = (who % 128 - who % 16) / 16, place + 23 + @demand
+        local their_level, costs_place = (who % 128 - who % 16) / 16, place + 23 + @demand
         local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
-        waiting[#waiting + 1] = { rank, is_fair and fair.leads[share * 8 + rank] or 0, first, who, deadline, details }
+        local lead = has_rivals and fair.leads[share * 8 + their_level] or 0
+        waiting[#waiting + 1] = { their_level, lead, first, who, deadline, costs_place }
       end
       place = place + 16 + bytes % 32768
     end
     table.sort(waiting, common.is_before)
   end
   local own
-  if described > 0 and not is_any then
+  if described > 0 and not nudges_all then
     local each& = total_cost > 0 and cost& or left[1 + &]
-    if not is_held_up(<<each&>>) then own = { level, is_fair and fair.leads[fair.own] or 0, left[1], process } end
+    if not is_held_up(<<each&>>) then own = { level, has_rivals and fair.leads[fair.own] or 0, left[1], process } end
   end
-  offered = {}
+  nudged = {}
   for i = 1, #waiting do
-    local it = waiting[i]
-    if own and common.is_before(own, it) or #offered == 255 then break end
-    local <<each&>> = common.first_cost(it[6])
+    local _, _, _, who, deadline, costs_place = spread(waiting[i])
+    if own and common.is_before(own, waiting[i]) or #nudged == 255 then break end
+    local <<each&>> = common.first_cost(costs_place)
     if is_held_up(<<each&>>) then
       -- Its cost in other units is kept for it.
-      ahead& = ahead& + (is_any and 0 or each&)
+      ahead& = ahead& + (nudges_all and 0 or each&)
     else
-      local without_lane = it[4] - it[4] % 2048
+      local without_lane = who - who % 2048
       local is_other = without_lane ~= last
       if is_other then rank = rank + 1 end
-      local is_last = is_other and (is_free or rank == most) and <<free& <= ahead&| and >>
+      local is_last = is_other and (sets_free or rank == most) and <<free& <= ahead&| and >>
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
-      local opening = earliest(now, <<(is_last or not is_free) and previous& or ahead&>>, <<each&>>)
-      local is_later = is_free and opening > far
-      is_later = is_later or not is_free and opening == beyond and places.look(previous@place, each@place, now) --places
+      local opening = earliest(now, <<(is_last or not sets_free) and previous& or ahead&>>, <<each&>>)
+      local is_later = sets_free and opening > far
+      is_later = is_later or not sets_free and opening == beyond and places.look(previous@place, each@place, now) --places
       if opening < overdue then opening = overdue end
-      local deadline = it[5]
-      if not is_later and (is_free or is_other) and deadline > opening + late then
+      if not is_later and (sets_free or is_other) and deadline > opening + late then
         local soon = (opening > now and opening or now) + 120000 + 2 * round_trip
-        if special >= 256 and soon < deadline then deadline = soon end
-        offered[#offered + 1], is_next[it[4]] = it[4], deadline
+        if common.is_notified and soon < deadline then deadline = soon end
+        nudged[#nudged + 1], soon_overdue[who] = who, deadline
       end
       if is_last then break end
-      local <<units&>> = unpack('<@sums', tail, it[6] - @demand + 14)
+      local <<units&>> = unpack('<@sums', tail, costs_place - @demand + 14)
       if is_other then
-        last, overdue = without_lane, is_free and 0 or deadline + 60000
+        last, overdue = without_lane, sets_free and 0 or deadline + 60000
         previous& = ahead&
       end
-      ahead& = ahead& + (is_any and 0 or units&)
+      ahead& = ahead& + (nudges_all and 0 or units&)
     end
   end
-  if special < 256 or not offered[1] then return end
-  -- They count as overdue soon, as one may be dead.
-  rest = rest or sub(tail, start, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
-  is_same, latest, place = false, mine ~= '' and unpack('<I7', mine, 8) or 0, 1
+  if not common.is_notified or not nudged[1] then return end
+  -- Writes their new deadlines: they count as overdue soon, as one may be dead.
+  other_bytes = other_bytes or sub(tail, announced_at, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
+  is_same, latest_deadline, place = false, own_bytes ~= '' and unpack('<I7', own_bytes, 8) or 0, 1
   local slices, from = {}, 1
-  while place <= #rest do
-    local who, ends, bytes = unpack('<I7I7I2', rest, place)
-    local soon = is_next[who]
+  while place <= #other_bytes do
+    local who, ends, bytes = unpack('<I7I7I2', other_bytes, place)
+    local soon = soon_overdue[who]
     if soon and ends > soon then
-      slices[#slices + 1], ends = sub(rest, from, place + 6) .. pack('<I7', soon), soon
+      slices[#slices + 1], ends = sub(other_bytes, from, place + 6) .. pack('<I7', soon), soon
       from = place + 14
     end
-    if ends > latest then latest = ends end
+    if ends > latest_deadline then latest_deadline = ends end
     place = place + 16 + bytes % 32768
   end
-  rest = concat(slices) .. sub(rest, from)
+  other_bytes = concat(slices) .. sub(other_bytes, from)
 end
+-- The units that this call set free, beyond what it granted. If no process waits for them, the call looks at the first ones.
 local <<free&>> = <<0>>
 if returned then free& = (returned[&] or 0) > granted& and returned[&] - granted& or 0 end
 if places.released > 0 then free@place = places.free() end --places
 nudge(<<free&>>)
-if not offered[1] and (<<free& > 0| or >>) then nudge(<<0>>) end
+if not nudged[1] and (<<free& > 0| or >>) then nudge(<<0>>) end

@@ -1,9 +1,10 @@
--- Shares and reserves; see order.rs. Only if there are any.
+-- Shares and reserves; see `Fair` in order.rs. Runs within state.lua, only if there are any. The key of a tag is that of a level,
+-- below 8, or of a share: its number, times 8, plus its level.
 local floor, ceil, own, leads, weights = math.floor, math.ceil, fair.own, fair.leads, fair.weights
--- By the number of a share or of a level, in the order of `ranked`: the units that wait, and those whose processes are not
--- overdue.
+-- The keys of the rivals that wait, in order: other shares of this level, and other levels. By these keys: all units that wait,
+-- and the units of processes that are not overdue.
 local ranked, <<everything&, punctual&>> = {}, <<{}, {}>>
-for j = 1, live do
+for j = 1, competing do
   local rival = rivals[j]
   if rival ~= own then
     if not everything1[rival] then
@@ -14,16 +15,16 @@ for j = 1, live do
     if now <= deadlines[j] then punctual&[rival] = punctual&[rival] + waiting&[j] end
   end
 end
--- Sums of fractions depend on the order.
+-- A fixed order, as sums of fractions depend on it.
 table.sort(ranked)
 fair.has_rivals = ranked[1]
 
--- The part of the capacity that a level has for itself.
+-- The part of the capacity that is reserved for a level.
 local function reserved(number)
   return (fair.reserves[number + 1] or 0) / 1000000
 end
 
--- As much of each unit as the part is of all.
+-- So many units in total of these units, the same part of each.
 local function portion(part, <<units&>>)
   local all = <<units&| + >>
   if part < 0 then part = 0 end
@@ -32,7 +33,7 @@ local function portion(part, <<units&>>)
   return <<units&>>
 end
 
--- The units ahead, as by arrival, behind so many of its own process.
+-- The units ahead of a request, behind so many of its own process; by arrival among the requests of its own share.
 local by_arrival = ahead
 function ahead(arrival, before, finish, on_time)
   local <<sum&>> = by_arrival(arrival, before, finish, on_time)
@@ -40,10 +41,12 @@ function ahead(arrival, before, finish, on_time)
   local start = (leads[own] or 0) + (before + (<<sum&| + >>)) / weights[own]
   for _, rival in ipairs(ranked) do
     if rival > 7 then
+      -- Another share is ahead until its requests start as late.
       local <<more&>> = portion(ceil((start - (leads[rival] or 0)) * (weights[rival] or 1)), <<from&[rival]>>)
       sum& = sum& + more&
     end
   end
+  -- Other levels: the higher ones, and the lower ones with a reserve as far as that allows.
   local <<others&>> = <<0>>
   for _, rival in ipairs(ranked) do
     if rival < level then others& = others& + from&[rival] end
@@ -63,6 +66,7 @@ function ahead(arrival, before, finish, on_time)
       others& = others& + more&
     end
   end
+  -- With a reserve of its own, the others are ahead by no more than that allows.
   local part = reserved(level)
   if part > 0 then
     <<others&>> = portion(floor((before - (leads[level] or 0)) / part - before), <<others&>>)
@@ -70,8 +74,8 @@ function ahead(arrival, before, finish, on_time)
   return <<sum& + others&>>
 end
 
--- Sets the tags, in order of their numbers, after so much was granted and so much more is charged. Requests of this
--- process may still wait.
+-- Sets the tags, in order of their keys, after so many units were granted and so many more are charged. `still_waits` is true if
+-- requests of this process still wait.
 function fair.charge(granted, more, still_waits)
   local tags, has_tag = fair.tags, {}
   for i = 1, #tags do has_tag[tags[i]] = true end
@@ -79,7 +83,8 @@ function fair.charge(granted, more, still_waits)
     if not has_tag[number] then has_tag[number], tags[#tags + 1] = true, number end
     leads[number] = (leads[number] or 0) + more
   end
-  for j = 1, live do still_waits = still_waits or rivals[j] == own end
+  for j = 1, competing do still_waits = still_waits or rivals[j] == own end
+  -- The weights of all shares of this level that wait, or were granted units; how many wait, and the last one.
   local charged, all, waiting, last = granted + more, weights[own], 0
   lead_by(own, charged / all)
   for _, rival in ipairs(ranked) do

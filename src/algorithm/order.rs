@@ -52,7 +52,7 @@ pub(crate) struct Tag {
 }
 
 /// Returns true if requests of this process have a share.
-pub(crate) fn has_flow(process: u64) -> bool {
+pub(crate) fn has_share(process: u64) -> bool {
     process % (1 << LANE_BITS) >= 1 << LEVEL_BITS.end
 }
 
@@ -98,7 +98,7 @@ impl<'a> Others<'a> {
         let process = take.process;
         let mut is_fair = take.is_fair() || !tags.is_empty();
         let live = announced.filter(|it| {
-            is_fair |= has_flow(it.process);
+            is_fair |= has_share(it.process);
             it.counts(now)
         });
         let mut live: SmallVec<[Cow<'_, Announcement>; 4]> = live.collect();

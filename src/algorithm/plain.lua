@@ -2,10 +2,10 @@
 -- process waits. Their answers and values are those of the rest of the script, in half of the time. All other calls get no
 -- answer here. Not for policies of many quotas, as Lua has at most 200 local variables.
 
-if operation < 2 and special % 256 == 0 and names == '' and not has_share then
+if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share then
   local format, are_plain = string.format, true
   -- The last call for a key without a value, what it has written, and its answer. Alike calls get the same.
-  local fresh_call, fresh_value, fresh_life, fresh_answer --whole
+  local fresh_call, fresh_value, fresh_lifetime, fresh_answer --whole
   -- The bytes of an announcement without demand, and an answer of one grant.
   local idle, one_grant = '\18\0', '\0\0\0\0\0\0\0\0\1\0'
   local record = now + round_trip + hold
@@ -24,7 +24,7 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
     -- and its units are the cost.
     local is_fresh = raw == '' and #arg == 35 --whole
     if is_fresh and sub(arg, 1, 21) == fresh_call then --whole
-      call('SET', key, fresh_value, 'PX', fresh_life) --whole
+      call('SET', key, fresh_value, 'PX', fresh_lifetime) --whole
       answers[nth] = fresh_answer --whole
       break --whole
     end --whole
@@ -46,7 +46,7 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
     --@load
     tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring
     if #tail ~= size then break end --ring
-    local rest, from, others, latest, is_same = '', at, 1, deadline, true
+    local other_bytes, from, announced_after, latest_deadline, is_same = '', at, 1, deadline, true
     for _ = 1, announced do
       if at + 22 > #tail then break end
       local who, ends, bytes, before = unpack('<I7I7I2I7', tail, at)
@@ -62,10 +62,10 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
       end
       if is_kept then
         if waits and ends + 250000 >= now then break end
-        others = others + 1
-        if ends > latest then latest = ends end
+        announced_after = announced_after + 1
+        if ends > latest_deadline then latest_deadline = ends end
       else
-        if at > from then rest = rest .. sub(tail, from, at - 1) end
+        if at > from then other_bytes = other_bytes .. sub(tail, from, at - 1) end
         from = next
       end
       at, announced = next, announced - 1
@@ -75,8 +75,8 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
       common[key] = tail --ring
       break
     end
-    if at > from then rest = rest .. sub(tail, from, at - 1) end
-    local departs, remaining, reset, finish = now, 4294967295, 0, latest + 10000000
+    if at > from then other_bytes = other_bytes .. sub(tail, from, at - 1) end
+    local departs, remaining, reset, finish = now, 4294967295, 0, latest_deadline + 10000000
     --@room
     if departs > now then
       if operation == 1 and units == 1 and is_same and departs > now + horizon and @quotas == 1 then
@@ -88,16 +88,16 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
     if reset > finish then finish = reset end
     if remaining < 0 then remaining = 0 end
     remaining = remaining - remaining % 1
-    size = #rest + 34 + #logs --ring
-    local is_late = finish > expires or expires - finish > (finish - now) / 2
-    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', others, expires, size, @written) --ring
-    tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. rest .. logs --ring
-    local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', others, expires, @written, --whole
-      process, deadline, idle, number, record, units) .. rest .. logs --whole
-    local life = (is_late or is_given) and format('%d', (expires - now) / 1000 + 1)
-    if life then --whole
-      call('SET', key, value, 'PX', life) --whole
+    size = #other_bytes + 34 + #logs --ring
+    local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
+    if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end
+    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', announced_after, expires, size, @written) --ring
+    tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. other_bytes .. logs --ring
+    local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', announced_after, expires, @written, --whole
+      process, deadline, idle, number, record, units) .. other_bytes .. logs --whole
+    local lifetime = (sets_expiry or is_given) and format('%d', (expires - now) / 1000 + 1)
+    if lifetime then --whole
+      call('SET', key, value, 'PX', lifetime) --whole
     elseif #value == #raw then --whole
       call('SETRANGE', key, '0', value) --whole
     else --whole
@@ -105,10 +105,10 @@ if operation < 2 and special % 256 == 0 and names == '' and not has_share then
     end --whole
     call('SETRANGE', key, '0', front) --ring
     call('SETRANGE', key, rings, tail) --ring
-    if life then call('PEXPIRE', key, life) end --ring
+    if lifetime then call('PEXPIRE', key, lifetime) end --ring
     answers[nth] = pack('<BI4I7c10I7I7I4', 0, remaining, reset, one_grant, now, record, requests)
     if is_fresh then --whole
-      fresh_call, fresh_value, fresh_life, fresh_answer = sub(arg, 1, 21), value, life, answers[nth] --whole
+      fresh_call, fresh_value, fresh_lifetime, fresh_answer = sub(arg, 1, 21), value, lifetime, answers[nth] --whole
     end --whole
   until true are_plain = are_plain and answers[nth] end
   if are_plain then return pack('<I7', now) .. concat(answers) end

@@ -3,8 +3,8 @@
 -- KEYS: the values; under strict recovery, one value and the creation mark
 -- ARGV[1]: the head of the calls, as below
 --   <I7 B I7 I7 I7 I7 I2>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
---     special (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, which only a single call may be;
---     16: a share, 32: reserves, 64: units moved, 128: releases places, which only a single call may; 256: nudges arrive)
+--     flags of the call (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, 16: a share, 32: reserves,
+--     64: units moved, 128: releases places, 256: nudges arrive; with 1, 4, 8 or 128, it is the only call of the script)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
 -- ARGV[2] and so on: the rest of the call for each key
 --   operations 0 (wait), 1 (try), 2 (peek): <I7 I7> number of the call, first lost call; <I4> cost in each unit; <B I2>
@@ -15,28 +15,28 @@
 --   operations 3 (pause), 4 (allow), 5 (resume), 6 (reset): <I7 I7 I4 B> evidence, span, amount, unit
 -- ARGV[3], ARGV[4]: of a call that releases places, the common channel of nudges, and the key as the limiter has it. The script
 --   nudges processes itself, each in the channel ARGV[3]:NUMBER of its limiter. A nudge is <I7> the process, and the key
--- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: shape, 3: unrecognized; 4: done, and later
---   requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if processes are to
---   be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected departures, number of
---   grants;
+-- Returns: <I7> now; for each key, <B> status (0: done, 1: outdated, 2: change the value without the script, 3: unrecognized;
+--   4: done, and later requests overtake others; 5: not done, call again; 8 more if the end of the answer is there, 16 more if
+--   processes are to be nudged); if done, <I4> remaining of each unit; <I7 I7 B I2> reset, next call, number of expected
+--   departures, number of grants;
 --   if a quota limits how many requests are in progress, <I4 I4 I4> places held, by how many processes, reclaimed;
 --   each expected <I7>; each grant <I7 I7 I4> at, recorded, requests;
 --   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version;
 --   if there are any, the processes to nudge: <B> their number, <I7> each
--- Sums are <I7> for each unit. Times are in microseconds. A line with $ is
--- repeated for each quota, and one with & for each unit; see script.rs for other marks.
+-- Sums are <I7> for each unit. Times are in microseconds. A line with $ is repeated for each quota, and one with & for each unit;
+-- script.rs explains the other marks.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
-local now, operation, process, round_trip, hold, horizon, special = unpack('<I7BI7I7I7I7I2', head)
--- True if the clock of the caller counts. Where it is set back, time stands still, and values are kept for longer.
+local now, operation, process, round_trip, hold, horizon, call_flags = unpack('<I7BI7I7I7I7I2', head)
+-- True if the call names the time, by the clock of its host. If that is set back, time stands still: each write sets the expiry.
 local is_given = now > 0
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 -- True if departures may have to be corrected or forgotten, which takes further functions.
-local is_rare = operation > 2 or special % 16 > 0
+local is_rare = operation > 2 or call_flags % 16 > 0
 -- The names of the units, unless all quotas count requests.
 local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
@@ -46,9 +46,11 @@ local level = (process % 128 - process % 16) / 16
 local has_share = process % 2048 >= 128
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
--- The value of the key that is served, for the functions of the quotas.
-local key, raw, tail, shape
--- The bytes of all logs in the tail, and the place behind all rings.
+-- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
+-- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
+-- the value has other quotas, or a ring is full.
+local key, raw, tail, needs_transaction
+-- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
 local logs, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
 local beyond, places = now + (horizon > 100000 and horizon or 100000) + 1, {} --places
@@ -58,11 +60,14 @@ local function span(count, interval)
   return span < 315360000000000 and span or 315360000000000
 end
 
--- `common.work` is the announcements that were read below. Other commands wait while this script runs, so it leaves the keys
--- beyond a number of them to another call. It always serves one key. `common` also holds what was read of long values, by their
--- keys, whether departures leave a window within the horizon, and how long departures count. A table, as Lua limits the number
--- of local variables.
-local answers, common = {}, { work = 0, memory = 0 }
+-- Variables in a table, as Lua limits the number of local ones:
+--   work: the announcements that were read below. Other commands wait while this script runs, so the keys beyond 2,000 of them
+--     are left to another call, but for the first
+--   memory: how long departures count; has_short_window: true if some leave a window within the horizon
+--   is_notified: true if nudges arrive; releases_places: true if this call releases places
+--   front: the announcements of the first processes, for next.lua; last_reset: when the last reset was applied
+--   by key: the value or the tail, if plain.lua has read it already
+local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 256, releases_places = call_flags % 256 >= 128 }
 --@plain
 --@algorithms
 -- Nothing departs earlier.
@@ -99,7 +104,7 @@ local function fits(at, <<cost&>>)
   return least
 end
 
--- Returns the cost of the first request of another process. The costs in its announcement are at this place.
+-- The cost of the first request of another process, whose costs are at this place in the tail.
 function common.first_cost(place)
   local <<cost&>>, described = unpack('<@costsB', tail, place)
   if <<cost& == 0| and >> then
@@ -127,7 +132,7 @@ function common.is_before(one, other)
   return one[4] < other[4]
 end
 
-for nth = 1, (is_rare or special % 256 >= 128) and 1 or #ARGV - 1 do repeat
+for nth = 1, (is_rare or common.releases_places) and 1 or #ARGV - 1 do repeat
 if answers[nth] then break end
 if common.work > 2000 then
   answers[nth] = '\5'
@@ -145,7 +150,7 @@ if type(raw) == 'table' then
   break
 end
 raw = raw or ''
-logs, rings, shape, asked_from = 0, @head, false, nil
+logs, rings, needs_transaction, asked_from = 0, @head, false, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
@@ -154,13 +159,13 @@ if raw ~= '' then
     answers[nth] = '\3'
     break
   end
-  shape = quotas ~= @quotas or #raw < @head
-  shape = shape or flags >= 32 --whole
-  shape = shape or flags < 32 --ring
+  needs_transaction = quotas ~= @quotas or #raw < @head
+  needs_transaction = needs_transaction or flags >= 32 --whole
+  needs_transaction = needs_transaction or flags < 32 --ring
   flags = flags % 32
 end
 load$()
-if shape then
+if needs_transaction then
   answers[nth] = '\2'
   break
 end
@@ -176,9 +181,9 @@ common[key] = nil --ring
 -- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement. A copy of a
 -- long value takes long.
 local padded = #tail > 1024 and tail or tail .. rep('\0', 128)
--- The shares and reserves by which capacity is divided, if it is.
+-- Shares and reserves; `nil` if only the level and the arrival of requests count.
 local fair
-if special % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
+if call_flags % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
 flags = flags % 16
 do
   local stored = ''
@@ -191,12 +196,12 @@ do
     break
   end
 end
-local is_held = flags % 2 == 1
+local has_commands = flags % 2 == 1
 local paused, commanded = 0, 0
-common.reset = 0
+common.last_reset = 0
 allowed&, allowed_until& = 0, 0
-if is_held then
-  paused, <<allowed&, allowed_until&>>, commanded, common.reset = unpack('<I7@allowedI7I7', padded, at)
+if has_commands then
+  paused, <<allowed&, allowed_until&>>, commanded, common.last_reset = unpack('<I7@allowedI7I7', padded, at)
   at = at + 21 + 11 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
@@ -217,7 +222,8 @@ if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
   break
 end
 
--- The tags in their order, and by their numbers, leads and weights; the share of this process, and the tag of its requests.
+-- tags: the keys of the tags, in order; leads and weights: by these keys; flow: the number of the share of this process; own: the
+-- key of its tag.
 if fair then
   local tags, leads, weights, reserves = {}, {}, {}, {}
   if fair.has_tags then
@@ -227,55 +233,58 @@ if fair then
     end
     at = at + 2 + 17 * #tags
   end
+  -- The optional numbers of a call are at its end. They are read backwards: `behind` is the place behind the next one.
   local behind, flow, weight, moved = #arg + 1, 1, 1, 4294967296
   behind = behind - 4 --places
-  if special % 128 >= 64 then
+  if call_flags % 128 >= 64 then
     behind = behind - 7
     moved = unpack('<I7', arg, behind)
   end
-  if special % 64 >= 32 then
+  if call_flags % 64 >= 32 then
     behind = behind - 20
+    -- `unpack` also returns the place behind what it reads.
     reserves = { unpack('<I4I4I4I4I4', arg, behind) }
     reserves[6] = nil
   end
-  if special % 32 >= 16 then flow, weight = unpack('<I7I2', arg, behind - 9) end
+  if call_flags % 32 >= 16 then flow, weight = unpack('<I7I2', arg, behind - 9) end
   fair.tags, fair.leads, fair.weights, fair.reserves = tags, leads, weights, reserves
   fair.flow, fair.own, fair.moved = flow, flow * 8 + level, moved - 4294967296
   weights[fair.own] = weight > 0 and weight or weights[fair.own] or 1
 end
 
--- True if departures are forgotten. If they may have been lost, a new generation begins, in quarantine.
-local was_lost = false
-if special % 2 == 1 then
-  local is_known = special % 4 >= 2
-  local rest, known, seen, origin = unpack('<I7I7I7c8', arg, @rest + count * @point + settled * 15)
-  local opens = now + rest
-  was_lost = special % 8 >= 4
+-- True if past departures are forgotten: by a reset, or if they may have been lost. A loss begins a new generation, in
+-- quarantine.
+local forgets = false
+if call_flags % 2 == 1 then
+  local is_known = call_flags % 4 >= 2
+  local quarantine, known, seen, origin = unpack('<I7I7I7c8', arg, @rest + count * @point + settled * 15)
+  local ends = now + quarantine
+  forgets = call_flags % 8 >= 4
   if generation == 0 then
-    if not is_known and not was_lost then
+    if not is_known and not forgets then
       local since = tonumber(call('GET', KEYS[2]) or '')
       if not since or since > now then
         since = now
         if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
       end
-      opens = since + rest
+      ends = since + quarantine
     end
-    was_lost = true
+    forgets = true
   elseif server ~= origin or written > now
     or is_known and (known > generation or known == generation and seen > version) then
-    was_lost = true
-  elseif is_known and known < generation and generation + rest > quarantined then
+    forgets = true
+  elseif is_known and known < generation and generation + quarantine > quarantined then
     -- The process that began this generation may not have known of the loss, or of a longer window.
-    quarantined = generation + rest
+    quarantined = generation + quarantine
   end
-  if was_lost then
+  if forgets then
     clear$()
     expires = 0
-    generation, version, written, server, quarantined = now, 0, 0, origin, opens > now and opens or 0
+    generation, version, written, server, quarantined = now, 0, 0, origin, ends > now and ends or 0
   end
 end
-was_lost = was_lost or operation == 6
-if was_lost or former_ends <= now then former, former_ends = '', 0 end
+forgets = forgets or operation == 6
+if forgets or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
@@ -291,27 +300,30 @@ if count > 0 then points = { unpack('<' .. rep('I7@sums', count), arg, @rest) } 
 local totals, total_granted = {}, 0
 for i = 1, count do totals[i] = <<points[(i - 1) * @step + 1 + &]| + >> end
 
--- The demand of other processes that counts, of this level and of higher ones, or of all if shares or reserves count, an
--- entry in each table. `detail` is the place of the costs. With shares or reserves, `rivals` is the number of
--- the tag of its share, or of its level if that is another one. Processes whose requests all arrived behind those of this call
--- matter only to shares. Else it only matters whether there is one.
-local live, processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = 0
+-- `competing` is the number of announcements of other processes whose demand counts: of this level and of higher ones, or with
+-- shares or reserves, of all. Each has an entry in each table: the number of the process, its deadline, the arrival of its first
+-- and of its last request, the place of its costs in the tail, with shares or reserves its rival (the key of the tag of its
+-- share, or of its level if that is another one), and the units that wait. If all its requests arrived behind those of this call,
+-- it matters only with shares; without, the first announcement alone has an entry, as it matters whether there is one.
+local competing, processes, deadlines, oldest, newest, costs_at, rivals, <<waiting&>> = 0
 points.last = points[(count - 1) * @step + 1] or 0
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
 -- True if the value stays as it is.
 local is_same = true
--- The other announcements, and the places of those that are removed or replaced.
-local others, cuts, start, latest = 0, nil, at, 0
--- The announcement of this process. A call that changes nothing leaves the grants that may be taken back.
-local mine = ''
--- Recorded times and differences in turn.
+-- The number of announcements to write, and the latest of their deadlines. The present ones are from `announced_at` to `at` in
+-- the tail. `cuts` has those that are removed or replaced: the begin, the end, and the bytes that replace it.
+local announced_after, cuts, announced_at, latest_deadline = 0, nil, at, 0
+-- The announcement of this process, as it is written. A call that changes nothing leaves the grants that may be taken back.
+local own_bytes = ''
+-- The settlements of each unit, with the departures that are taken back: recorded times and differences in turn.
 local corrections& = is_rare and {}
 do
--- The announcements of the first four processes that are not overdue, in order, up to the first one of the fourth. Each has
--- the level, 0 for the share, the arrival of its first request, its number, the deadline, and the place of the costs.
-local front, front_rank, front_arrival = {}, 128
+-- The announcements of the first four processes that are not overdue, in order, up to the first one of the fourth, whose level
+-- and arrival are those of the front. Each has the level, 0 for the lead of a share, the arrival of its first request, the number
+-- of the process, the deadline, and the place of its costs.
+local front, front_level, front_arrival = {}, 8
 for _ = 1, announced do
   if at + 22 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, called, first, last, <<units&>> = unpack('<I7I7I2I7I7I7@sums', padded, at)
@@ -330,7 +342,7 @@ for _ = 1, announced do
       answers[nth] = '\1'
       break
     end
-    if lost ~= 0 and called >= lost and not was_lost and operation < 2 then
+    if lost ~= 0 and called >= lost and not forgets and operation < 2 then
       local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
       for place = first, next - @grant - (has_share and 7 or 0), @grant do
         local time, <<given&>> = unpack('<I7@costs', padded, place)
@@ -338,19 +350,19 @@ for _ = 1, announced do
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
     end
-    is_idle = not waits and lost == 0 and settled == 0 and not was_lost and bytes > (has_share and 14 or 7)
-    if is_idle then mine = sub(tail, at, next - 1) end
+    is_idle = not waits and lost == 0 and settled == 0 and not forgets and bytes > (has_share and 14 or 7)
+    if is_idle then own_bytes = sub(tail, at, next - 1) end
   else
-    is_other, others = true, others + 1
+    is_other, announced_after = true, announced_after + 1
     if fair and who % 2048 >= 128 then fair.has_shares = true end
-    if deadline > latest then latest = deadline end
+    if deadline > latest_deadline then latest_deadline = deadline end
     if waits and deadline + 250000 >= now then
-      local distance, rival = who % 128 - level * 16
-      local is_lower, rank = distance >= 16, distance - distance % 16
-      if deadline >= now and (rank < front_rank or rank == front_rank and first <= front_arrival) then
-        local i, it = 1, { level + rank / 16, 0, first, who, deadline, place }
-        while front[i] and common.is_before(front[i], it) do i = i + 1 end
-        table.insert(front, i, it)
+      local their_level, rival = (who % 128 - who % 16) / 16
+      local is_lower = their_level > level
+      if deadline >= now and (their_level < front_level or their_level == front_level and first <= front_arrival) then
+        local i, one = 1, { their_level, 0, first, who, deadline, place }
+        while front[i] and common.is_before(front[i], one) do i = i + 1 end
+        table.insert(front, i, one)
         local last, distinct = nil, 0
         for i = 1, front[4] and #front or 0 do
           local without_lane = front[i][4] - front[i][4] % 2048
@@ -358,15 +370,15 @@ for _ = 1, announced do
             front[i] = nil
           elseif without_lane ~= last then
             last, distinct = without_lane, distinct + 1
-            if distinct == 4 then front_rank, front_arrival = (front[i][1] - level) * 16, front[i][3] end
+            if distinct == 4 then front_level, front_arrival = front[i][1], front[i][3] end
           end
         end
       end
       -- Demand of a higher level is ahead, whenever it arrived. So may be that of another share.
-      if distance < 0 then first, last = 0, 0 end
+      if their_level < level then first, last = 0, 0 end
       overtakes = overtakes or is_lower
       if fair then
-        rival = level + (distance - distance % 16) / 16
+        rival = their_level
         if rival == level then
           rival = (who % 2048 >= 128 and unpack('<I7', padded, next - 7) or 1) * 8 + level
           overtakes = overtakes or rival ~= fair.own
@@ -379,20 +391,20 @@ for _ = 1, announced do
           first, last = 0, 0
         end
       end
-      if fair or not is_lower and (live == 0 or first <= points.last) then
-        if live == 0 then
-          processes, deadlines, oldest, newest, detail, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
+      if fair or not is_lower and (competing == 0 or first <= points.last) then
+        if competing == 0 then
+          processes, deadlines, oldest, newest, costs_at, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         if deadline < now then deadlines.are_past = true end
         if (who - process) % 2048 ~= 0 then deadlines.have_lanes = true end
-        live = live + 1
-        if fair then rivals[live] = rival end
-        processes[live], deadlines[live], oldest[live] = who, deadline, first
-        newest[live], detail[live], <<waiting&[live]>> = last, place, <<units&>>
+        competing = competing + 1
+        if fair then rivals[competing] = rival end
+        processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
+        newest[competing], costs_at[competing], <<waiting&[competing]>> = last, place, <<units&>>
       end
     end
   end
-  if was_lost or not is_other then
+  if forgets or not is_other then
     is_same = is_same and is_idle
     local text = ''
     if is_other then
@@ -414,26 +426,27 @@ if at ~= #tail + 1 - logs and raw ~= '' then
   answers[nth] = '\3'
   break
 end
--- The other announcements together, unless the one of this process may replace a single one in its place.
-local rest
+-- The other announcements together; `nil` if the announcement of this process may replace a single one in its place.
+local other_bytes
 if not cuts or cuts[2] or cuts[1][3] ~= '' then
-  local slices, from = {}, start
+  local slices, from = {}, announced_at
   for i = 1, cuts and #cuts or 0 do
     slices[2 * i - 1], slices[2 * i], from = sub(tail, from, cuts[i][1] - 1), cuts[i][3], cuts[i][2]
   end
   slices[#slices + 1] = sub(tail, from, at - 1)
-  rest = concat(slices)
+  other_bytes = concat(slices)
 end
--- The processes to nudge.
-local offered
+-- The processes to nudge, if next.lua ran.
+local nudged
 
 local ahead_of, ahead, share
-if live > 0 then
+if competing > 0 then
 --@demand
 end
 
-local grants, marks, expected, grant_count, expected_count = '', '', '', 0, 0
+local grants, recorded_grants, expected, grant_count, expected_count = '', '', '', 0, 0
 local next_call, <<granted&>> = 0, <<0>>
+-- False if nothing is written: after a peek, or a command that is ignored.
 local is_changed = operation ~= 2
 if operation < 3 then
   -- The units that are given back, by their numbers, if there are any.
@@ -443,7 +456,7 @@ if operation < 3 then
   if is_rare then
     for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
     -- A reset has forgotten the departures of earlier calls.
-    local forgotten = common.reset + math.max(horizon + 1, 100001, round_trip) + hold
+    local forgotten = common.last_reset + math.max(horizon + 1, 100001, round_trip) + hold
     for i = 0, settled - 1 do
       local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
       difference = difference - 4294967296
@@ -470,8 +483,8 @@ if operation < 3 then
     elseif count > 8 then
       requests = 8
     end
-    if live > 0 then requests = share(requests, finish) end
-    local all_grants, all_marks = {}, {}
+    if competing > 0 then requests = share(requests, finish) end
+    local all_grants, all_recorded = {}, {}
     while departed < requests and grant_count < 256 do
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
@@ -487,12 +500,13 @@ if operation < 3 then
       if time < allowed_until& then allowed& = allowed& - units& end
       grant_count, departed = grant_count + 1, departed + together
       all_grants[grant_count] = pack('<I7I7I4', time, record, together)
-      all_marks[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
+      all_recorded[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
       granted& = granted& + units&
       total_granted = <<granted&| + >>
     end
-    grants, marks = concat(all_grants), concat(all_marks)
+    grants, recorded_grants = concat(all_grants), concat(all_recorded)
   end
+  -- The expected departures of the points that were not granted. The last one is also needed below.
   local departs = now
   for i = 1, count do
     local place = (i - 1) * @step + 1
@@ -505,7 +519,7 @@ if operation < 3 then
       -- Where it costs nothing or an unknown amount, it departs behind those before it.
       if each& == 0 and before& > 0 then each& = 1 end
       before& = before& - each&
-      if live > 0 then
+      if competing > 0 then
         local <<others&>> = ahead(points[place], (<<before& + granted&| + >>))
         before& = before& + others&
       end
@@ -539,19 +553,21 @@ if operation < 3 then
     local first = left[1]
     local each& = total_cost > 0 and cost& or left[1 + &]
     local <<before&>> = <<0>>
-    if live > 0 then <<before&>> = ahead(first, total_granted) end
+    if competing > 0 then <<before&>> = ahead(first, total_granted) end
+    -- A process that waits calls at the latest after a quarter of the expected wait, or a second if that is longer.
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    -- At minus the number of a process: the units ahead in all its lanes, which end together.
-    for j = 1, live > 0 and deadlines.have_lanes and live or 0 do
+    -- A process that ends takes all its lanes with it. `waiting` holds the units ahead in all lanes of a process at minus its
+    -- number.
+    for j = 1, competing > 0 and deadlines.have_lanes and competing or 0 do
       local <<units&>> = ahead_of(j, first)
       local all = processes[j] % 2048 - processes[j]
       waiting&[all] = (waiting&[all] or 0) + units&
     end
-    if silence > 1000000 and live > 0 and special < 256 then
+    if silence > 1000000 and competing > 0 and not common.is_notified then
       -- If a process ahead is gone, or has cancelled its requests, no departure stays unused.
       local <<most&>> = <<0>>
-      for j = 1, live do
+      for j = 1, competing do
         local <<units&>> = ahead_of(j, first)
         if deadlines.have_lanes then units& = waiting&[processes[j] % 2048 - processes[j]] end
         if units& > most& then most& = units& end
@@ -563,8 +579,8 @@ if operation < 3 then
     next_call = earliest(now, <<before&>>, <<each&>>)
     if next_call == beyond then --places
       local before, time = 0, now + 1000000 --places
-      for j = 1, live do before = before + (processes.is_ahead(j, first) and 1 or 0) end --places
-      if before < 2 and special < 256 then time = now + 100000 end --places
+      for j = 1, competing do before = before + (processes.is_ahead(j, first) and 1 or 0) end --places
+      if before < 2 and not common.is_notified then time = now + 100000 end --places
       next_call = places.look(before@place, each@place, time) or beyond - (horizon - horizon % 2) / 2 --places
     else --places
       next_call = next_call - (horizon - horizon % 2) / 2
@@ -572,16 +588,16 @@ if operation < 3 then
     if next_call > now + silence then next_call = now + silence end
     -- The first and the last of the processes right ahead, or if some are overdue, all.
     local nearest, from, to = 0, 1, 0
-    for j = 1, live do
+    for j = 1, competing do
       local time = oldest[j]
       if processes.is_ahead(j, first) and time >= nearest then
         if time > nearest then nearest, from = time, j end
         to = j
       end
     end
-    if live > 0 and (deadlines.are_past or deadlines.have_lanes) then from, to = 1, live end
-    -- At 0, the process right ahead, in all its lanes.
-    for j = 1, live > 0 and deadlines.have_lanes and live or 0 do
+    if competing > 0 and (deadlines.are_past or deadlines.have_lanes) then from, to = 1, competing end
+    -- The process right ahead is watched in all its lanes. `processes[0]` is its number without the lane.
+    for j = 1, competing > 0 and deadlines.have_lanes and competing or 0 do
       if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > (processes[0] or 0) then
         processes[0] = processes[j] - processes[j] % 2048
       end
@@ -605,7 +621,7 @@ if operation < 3 then
     end
     if next_call < now + 2000 then next_call = now + 2000 end
   end
-  local is_kept = described > 0 or marks ~= ''
+  local is_kept = described > 0 or recorded_grants ~= ''
   -- An earlier call that arrives late must not take places again, or departures for requests that are gone.
   if number ~= 0 and lost ~= 0 then is_kept = true end
   if number ~= 0 and places.released > 0 then is_kept = true end --places
@@ -616,23 +632,23 @@ if operation < 3 then
       text = left == points and sub(arg, @rest, @rest + count * @point - 1)
         or pack('<' .. rep('I7@sums', stored), spread(left, 1, stored * @step))
     end
-    text = text .. marks .. (has_share and pack('<I7', fair.flow) or '')
+    text = text .. recorded_grants .. (has_share and pack('<I7', fair.flow) or '')
     local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
     is_same = false
     if described > 0 then
       local place = (described - 1) * @step + 1
       local units& = left[place + &]
-      mine = pack('<I7I7I2I7I7I7@sums@costsB', process, deadline, 32775 + @demand + @detail + #text, number, left[1],
+      own_bytes = pack('<I7I7I2I7I7I7@sums@costsB', process, deadline, 32775 + @demand + @detail + #text, number, left[1],
         left[place], <<units&>>, <<cost&>>, stored) .. text
     else
-      mine = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
+      own_bytes = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
     end
-    others = others + 1
-    if deadline > latest then latest = deadline end
-  elseif mine ~= '' then
-    local deadline = unpack('<I7', mine, 8)
-    others = others + 1
-    if deadline > latest then latest = deadline end
+    announced_after = announced_after + 1
+    if deadline > latest_deadline then latest_deadline = deadline end
+  elseif own_bytes ~= '' then
+    local deadline = unpack('<I7', own_bytes, 8)
+    announced_after = announced_after + 1
+    if deadline > latest_deadline then latest_deadline = deadline end
   end
   is_same = false --places
   if fair then
@@ -660,12 +676,12 @@ else
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
-        quarantined, common.reset = 0, now
+        quarantined, common.last_reset = 0, now
         clear$()
       end
     end
     if operation ~= 4 then commanded = now end
-    is_held = true
+    has_commands = true
   end
 end
 
@@ -673,22 +689,21 @@ local reset, ends, resets = 0
 local remaining& = 0
 if operation > 2 then asked_from, opens = nil, paused > quarantined and paused or quarantined end
 if earliest(now, <<0>>, @one&) == now then remaining& = fits(now, @one&) end
-if remaining& > 4294967295 then remaining& = 4294967295 end
-local finish = latest > 0 and latest + 10000000 or 0
+local finish = latest_deadline > 0 and latest_deadline + 10000000 or 0
 if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
-if shape then
+if needs_transaction then
   answers[nth] = '\2'
   break
 end
 if is_changed then
   if generation > 0 then version, written = version + 1, now end
-  if is_held then
+  if has_commands then
     if paused > finish then finish = paused end
     if allowed_until& > finish then finish = allowed_until& end
     if commanded + 60000000 > finish then finish = commanded + 60000000 end
-    if common.reset + common.memory > finish then finish = common.reset + common.memory end
+    if common.last_reset + common.memory > finish then finish = common.last_reset + common.memory end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end
   -- Processes that saw the state expect it, though departures were returned.
@@ -696,48 +711,52 @@ if is_changed then
   if finish <= now then
     if raw ~= '' then call('DEL', key) end
   elseif not is_same or total_granted > 0 or settled > 0 or generation > 0 then
-    local held = is_held and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.reset) or ''
-    local life = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
-    flags = (is_held and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
-    local order = ''
-    if fair and (#fair.tags > 0 or fair.has_shares or mine ~= '' and has_share) then
+    local commands = has_commands
+      and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.last_reset) or ''
+    local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
+    flags = (has_commands and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
+    local tag_bytes = ''
+    if fair and (#fair.tags > 0 or fair.has_shares or own_bytes ~= '' and has_share) then
       local tags = { pack('<I2', #fair.tags) }
       for i, number in ipairs(fair.tags) do tags[i + 1] = pack('<I7I2d', number, fair.weights[number], fair.leads[number]) end
-      order, flags = concat(tags), flags + 16
+      tag_bytes, flags = concat(tags), flags + 16
     end
+    -- Room for the tail; see TAIL_ROOM.
     if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
     local all_numbers, all_logs
     do
       local numbers$, log$ = write$()
       all_numbers, all_logs = @numbers, @logs
     end
-    local prefix = counted .. held .. life .. former .. order
-    local cut = not rest and cuts[1]
-    local is_in_place = cut and cut[2] - cut[1] == #mine and #all_logs >= logs
-    is_in_place = is_in_place and #prefix == start - 1 - @head --whole
-    is_in_place = is_in_place and #prefix == start - 1 --ring
-    if cut and not is_in_place then rest = sub(tail, start, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
-    size = #prefix + (rest and #rest + #mine or at - start) + #all_logs
-    local is_late = finish > expires or expires - finish > (finish - now) / 2
-    if is_late then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    local front = pack('<c3BBI2I7', 'tt\1', flags, @quotas, others, expires) .. all_numbers --whole
-    local front = pack('<c3BBI2I7I4', 'tt\1', flags + 32, @quotas, others, expires, size) .. all_numbers --ring
+    local prefix = counted .. commands .. generation_bytes .. former .. tag_bytes
+    -- If nothing moves, only the head, what precedes the announcements, and the one of this process are written.
+    local cut = not other_bytes and cuts[1]
+    local is_in_place = cut and cut[2] - cut[1] == #own_bytes and #all_logs >= logs
+    is_in_place = is_in_place and #prefix == announced_at - 1 - @head --whole
+    is_in_place = is_in_place and #prefix == announced_at - 1 --ring
+    if cut and not is_in_place then other_bytes = sub(tail, announced_at, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
+    size = #prefix + (other_bytes and #other_bytes + #own_bytes or at - announced_at) + #all_logs
+    -- The expiry is later than needed by a quarter, so that most writes do not set it.
+    local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
+    if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end
+    local front = pack('<c3BBI2I7', 'tt\1', flags, @quotas, announced_after, expires) .. all_numbers --whole
+    local front = pack('<c3BBI2I7I4', 'tt\1', flags + 32, @quotas, announced_after, expires, size) .. all_numbers --ring
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
     if is_in_place then
       call('SETRANGE', key, 0, front .. prefix) --whole
       call('SETRANGE', key, 0, front) --ring
       if prefix ~= '' then call('SETRANGE', key, rings, prefix) end --ring
-      call('SETRANGE', key, cut[1] - 1, mine) --whole
-      call('SETRANGE', key, rings + cut[1] - 1, mine) --ring
+      call('SETRANGE', key, cut[1] - 1, own_bytes) --whole
+      call('SETRANGE', key, rings + cut[1] - 1, own_bytes) --ring
       if all_logs ~= '' then call('SETRANGE', key, at - 1, all_logs) end --whole
       if all_logs ~= '' then call('SETRANGE', key, rings + at - 1, all_logs) end --ring
-      if is_late or is_given then call('PEXPIRE', key, lifetime) end
+      if sets_expiry or is_given then call('PEXPIRE', key, lifetime) end
     else
-      call('SET', key, front .. prefix .. rest .. mine .. all_logs, 'PX', lifetime) --whole
+      call('SET', key, front .. prefix .. other_bytes .. own_bytes .. all_logs, 'PX', lifetime) --whole
       call('SETRANGE', key, 0, front) --ring
-      if size > 0 then call('SETRANGE', key, rings, prefix .. rest .. mine .. all_logs) end --ring
-      if is_late or is_given then call('PEXPIRE', key, lifetime) end --ring
+      if size > 0 then call('SETRANGE', key, rings, prefix .. other_bytes .. own_bytes .. all_logs) end --ring
+      if sets_expiry or is_given then call('PEXPIRE', key, lifetime) end --ring
     end
   end
 end
@@ -747,11 +766,11 @@ local status, last = overtakes and operation < 2 and 4 or 0, ''
 if opens > 0 or generation > 0 then
   status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
 end
-if offered and offered[1] then
-  status, last = status + 16, last .. pack('<B' .. rep('I7', #offered), #offered, spread(offered))
-  for i = 1, special % 256 >= 128 and #offered or 0 do
-    local channel = string.format('%s:%.0f', ARGV[3], (offered[i] - offered[i] % 2048) / 2048)
-    redis.pcall('PUBLISH', channel, pack('<I7', offered[i]) .. ARGV[4])
+if nudged and nudged[1] then
+  status, last = status + 16, last .. pack('<B' .. rep('I7', #nudged), #nudged, spread(nudged))
+  for i = 1, common.releases_places and #nudged or 0 do
+    local channel = string.format('%s:%.0f', ARGV[3], (nudged[i] - nudged[i] % 2048) / 2048)
+    redis.pcall('PUBLISH', channel, pack('<I7', nudged[i]) .. ARGV[4])
   end
 end
 answers[nth] = pack('<B@costsI7I7BI2', status, <<remaining&>>, reset, next_call, expected_count, grant_count)

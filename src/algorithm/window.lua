@@ -1,7 +1,11 @@
 -- The sliding window; see window.rs.
 --
--- Entry i is the ith of the value. Those from `kept` on are in the tables `times` and `befores`, as they were added or
--- changed; the others are in the value. Units are counted from those before entry `first`.
+-- The log has the entries from `first` to before `stop`; entry 0 is the first one in the value. Entries from `kept` on are in the
+-- tables `times` and `befores`, as they were added or changed; those before are in the value. An entry holds its recorded time
+-- and the units before it. In the tables, these count from entry `first`; in the value, from the beginning, modulo 2^32, and
+-- `base` is the difference. `total` is all units from the beginning, `used` those of the log; `first_time` and `last` are the
+-- recorded times of its first and last entry.
+-- A ring has `room` for entries, and begins with the one at `place`; `pages` are the parts that were read.
 local load$, drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
@@ -17,9 +21,9 @@ do
     first, kept, stop, total, base, used, first_time, last = 0, 0, 0, 0, 0, 0, 0, 0
     times, befores = nil, nil
     ring, room, place, pages = rings, 64, 0, {} --ring
-    if raw ~= '' and not shape then
+    if raw ~= '' and not needs_transaction then
       if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
-        shape = true
+        needs_transaction = true
       else
         kept, total = unpack('<I2I4', raw, @value + 12) --whole
         kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
@@ -67,7 +71,7 @@ do
     return low
   end
 
-  -- Forgets what has left the window. To be called first.
+  -- Forgets what has left the window. Called before the functions below, once the tail was read.
   function drop$()
     log = log + #tail - logs + 1 --whole
     stop = kept
@@ -143,7 +147,7 @@ do
       end
     end
     used = used + units
-    if stop - first > room then shape = true end --ring
+    if stop - first > room then needs_transaction = true end --ring
   end
 
   if is_rare then
@@ -152,8 +156,8 @@ do
       return recorded - recorded % grain
     end
 
-    -- Holds the units of each entry that may change in place of those before it, so that a correction changes one
-    -- entry.
+    -- Until the end, `befores` holds the units of each entry that may change instead of those before it, so that a correction
+    -- changes one entry. An entry without units is dropped at the end. `count` is the number of the others.
     function settle$(list)
       if #list == 0 then return end
       local least = list[1]
@@ -217,7 +221,7 @@ do
         last = entry(stop - 1)
         first_time = entry(first)
       end
-      if stop - first > room then shape = true end --ring
+      if stop - first > room then needs_transaction = true end --ring
     end
 
     function clear$()

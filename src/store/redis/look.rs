@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::keys::StoredKey;
 use super::{RedisStore, strange, unrecognized};
-use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, has_flow, level};
+use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, has_share, level};
 use crate::priority::Priority;
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
@@ -151,7 +151,7 @@ impl KeyState {
             let one = WaitingProcess {
                 process: it.process >> LANE_BITS,
                 priority: Priority::of_level(level(it.process)),
-                share: has_flow(it.process).then_some(it.flow),
+                share: has_share(it.process).then_some(it.flow),
                 units: units.collect(),
                 longest: since(it.demand.oldest()),
                 is_overdue: it.deadline < now,

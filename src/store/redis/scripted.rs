@@ -112,7 +112,7 @@ impl RedisStore {
                             }
                             Some(Ok((taken, Reading { now, origin })))
                         }
-                        Answer::Shape => None,
+                        Answer::NeedsTransaction => None,
                         Answer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
                         Answer::Later => {
                             repeated.push(single(place));

@@ -15,8 +15,8 @@ use super::script::CALL_HEAD;
 #[derive(Debug)]
 pub(super) enum Answer {
     Done(Taken),
-    /// The value has other quotas, or no room: change it without the script.
-    Shape,
+    /// The value has other quotas, or a ring is full: change it without the script.
+    NeedsTransaction,
     /// The value was not written by this version of the crate.
     Unrecognized,
     /// The script has worked for too long: call again.
@@ -43,15 +43,15 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
             let strict = take.strict.map_or(0, |strict| {
                 1 + 2 * u64::from(strict.known.is_some()) + 4 * u64::from(strict.clock_was_set)
             });
-            let special = strict
+            let flags = strict
                 + 8 * u64::from(!take.corrections.is_empty())
-                + 16 * u64::from(has_flow(take))
+                + 16 * u64::from(has_share(take))
                 + 32 * u64::from(has_reserves(take))
                 + 64 * u64::from(take.corrections.moved != 0)
                 + 128 * u64::from(take.holding.releases)
                 + 256 * u64::from(take.holding.is_notified);
             let hold = take.guard + policy.buffer_micros();
-            let terms = [take.process, take.round_trip, hold, take.horizon, special];
+            let terms = [take.process, take.round_trip, hold, take.horizon, flags];
             head.put([7, 7, 7, 7, 2], terms);
         }
         Operation::Control(_) => head.0.resize(CALL_HEAD, 0),
@@ -117,7 +117,7 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         let rest = take.quarantine(policy.counters(), policy.buffer_micros());
         out.put([7, 7, 7, 8], [rest, generation, version, server]);
     }
-    if has_flow(take) {
+    if has_share(take) {
         out.put([7, 2], [take.flow.id, take.flow.weight.into()]);
     }
     if has_reserves(take) {
@@ -138,7 +138,7 @@ fn has_places(counters: &[Counter]) -> bool {
         .any(|it| matches!(it.tally, Tally::Concurrent(_)))
 }
 
-fn has_flow(take: &Take) -> bool {
+fn has_share(take: &Take) -> bool {
     take.flow != Flow::default()
 }
 
@@ -169,7 +169,7 @@ fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Answer, StoreE
             is_outdated: true,
             ..Taken::default()
         }),
-        2 => Answer::Shape,
+        2 => Answer::NeedsTransaction,
         3 => Answer::Unrecognized,
         5 => Answer::Later,
         _ => Answer::Done(taken(status, bytes, counters)?),

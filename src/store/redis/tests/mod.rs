@@ -90,7 +90,7 @@ impl Lua {
         assert_eq!(at, now);
         let answers = answers.into_iter().map(|answer| match answer {
             Answer::Done(taken) => Some(taken),
-            Answer::Shape => None,
+            Answer::NeedsTransaction => None,
             Answer::Unrecognized => panic!("the value is not recognized"),
             Answer::Later => panic!("so few calls are done at once"),
         });
