@@ -4,10 +4,10 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 14 or 18 | `tt`, the format version (1), flags (1; 1: hold, 2: life, 4: former quotas, 8: units, 16: tags, 32: rings), the number of quotas (1), the number of announcements (2), the expiry of the key (7); if there are rings, the bytes of the tail (4) |
+//! | head | 14 or 18 | `tt`, the format version (1), flags (1; 1: commands, 2: generation, 4: former quotas, 8: units, 16: tags, 32: rings), the number of quotas (1), the number of announcements (2), the expiry of the key (7); if there are rings, the bytes of the tail (4) |
 //! | each quota | | its kind (1), its numbers |
 //! | rings | 11 × room | room for the entries of each log of kind 2 |
-//! | tail | | if one counts something else than requests, the units; if there is one, the hold; if there is one, the life; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 and the holders of kind 7 |
+//! | tail | | if one counts something else than requests, the units; if there were any, the commands; if there is one, the generation; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 and the holders of kind 7 |
 //! | padding | | of a value with rings, so that announcements need no new memory |
 //!
 //! | kind | quota | numbers |
@@ -21,8 +21,8 @@
 //! | part of the tail | content |
 //! | --- | --- |
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
-//! | hold | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), last reset (7) |
-//! | life | generation (7), version (7), written (7), server (8), quarantined until (7) |
+//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), last reset (7) |
+//! | generation | when it began (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
 //! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; number of the call (7); if requests wait, its demand; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
@@ -43,8 +43,8 @@ use super::numbers::{Reader, Writer, unrecognized};
 use super::order::has_share;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
-    Announcement, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Hold, Life, Recorded,
-    Size, State, Tag, Tally, Units, Window, number_units,
+    Announcement, Commands, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Generation,
+    Recorded, Size, State, Tag, Tally, Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
@@ -56,8 +56,8 @@ const TAIL_ROOM: usize = 900;
 
 const MAGIC: &[u8] = b"tt";
 const VERSION: u8 = 1;
-const HAS_HOLD: u64 = 1;
-const HAS_LIFE: u64 = 2;
+const HAS_COMMANDS: u64 = 1;
+const HAS_GENERATION: u64 = 2;
 const HAS_FORMER: u64 = 4;
 const HAS_UNITS: u64 = 8;
 const HAS_TAGS: u64 = 16;
@@ -77,7 +77,7 @@ const RING: [usize; 5] = [2, 2, 7, 4, 7];
 const GCRA: [usize; 2] = [7, 7];
 const TAG: [usize; 3] = [7, 2, 8];
 const FIXED: [usize; 4] = [7, 7, 4, 7];
-const LIFE: [usize; 5] = [7, 7, 7, 8, 7];
+const GENERATION: [usize; 5] = [7, 7, 7, 8, 7];
 const HOLDERS: [usize; 1] = [2];
 const HOLDER: [usize; 4] = [7, 7, 7, 4];
 const ANNOUNCEMENT: [usize; 3] = [7, 7, 2];
@@ -304,19 +304,19 @@ impl State {
             out.put([1], [names.len() as u64]);
             out.0.extend(names.bytes());
         }
-        if let Some(hold) = &self.hold {
-            flags |= HAS_HOLD;
-            out.put([7], [hold.paused_until]);
-            for (allowed, until) in &hold.allowed[..amounts.units()] {
+        if let Some(commands) = &self.commands {
+            flags |= HAS_COMMANDS;
+            out.put([7], [commands.paused_until]);
+            for (allowed, until) in &commands.allowed[..amounts.units()] {
                 out.put([4, 7], [u64::from(*allowed), *until]);
             }
-            out.put([7, 7], [hold.commanded, hold.reset]);
+            out.put([7, 7], [commands.latest, commands.reset]);
         }
-        if let Some(life) = &self.life {
-            flags |= HAS_LIFE;
-            let (written, until) = (life.written, life.quarantined_until);
-            let numbers = [life.generation, life.version, written, life.server, until];
-            out.put(LIFE, numbers);
+        if let Some(it) = &self.generation {
+            flags |= HAS_GENERATION;
+            let until = it.quarantined_until;
+            let numbers = [it.began, it.version, it.written, it.server, until];
+            out.put(GENERATION, numbers);
         }
         if !self.former.is_empty() {
             flags |= HAS_FORMER;
@@ -385,7 +385,7 @@ impl State {
             for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
                 counter.unit = parse_unit(name).map_err(|_| unrecognized())?;
             }
-            let is_former = announced == 0 && flags & HAS_HOLD == 0;
+            let is_former = announced == 0 && flags & HAS_COMMANDS == 0;
             if (number_units(&mut state.counters).len() > MOST_UNITS && !is_former)
                 || unit_names(&state.counters) != names
             {
@@ -393,20 +393,20 @@ impl State {
             }
         }
         let amounts = Amounts::of(&state.counters);
-        if flags & HAS_HOLD != 0 {
-            let mut hold = Hold::default();
-            [hold.paused_until] = tail.numbers([7])?;
-            for allowed in &mut hold.allowed[..amounts.units()] {
+        if flags & HAS_COMMANDS != 0 {
+            let mut commands = Commands::default();
+            [commands.paused_until] = tail.numbers([7])?;
+            for allowed in &mut commands.allowed[..amounts.units()] {
                 let [units, until] = tail.numbers([4, 7])?;
                 *allowed = (units as u32, until);
             }
-            [hold.commanded, hold.reset] = tail.numbers([7, 7])?;
-            state.hold = Some(Box::new(hold));
+            [commands.latest, commands.reset] = tail.numbers([7, 7])?;
+            state.commands = Some(Box::new(commands));
         }
-        if flags & HAS_LIFE != 0 {
-            let [generation, version, written, server, until] = tail.numbers(LIFE)?;
-            state.life = Some(Box::new(Life {
-                generation,
+        if flags & HAS_GENERATION != 0 {
+            let [began, version, written, server, until] = tail.numbers(GENERATION)?;
+            state.generation = Some(Box::new(Generation {
+                began,
                 version,
                 written,
                 server,

@@ -12,7 +12,7 @@ pub(crate) use self::{
     gcra::Gcra,
     numbers::{Reader, Writer},
     order::{Ahead, Others, Tag},
-    state::{Hold, Life, State},
+    state::{Commands, Generation, State},
     units::{LANE_BITS, LEVEL_BITS, Units},
     window::Window,
 };

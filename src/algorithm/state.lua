@@ -178,8 +178,8 @@ local at = @head + 1
 tail, size = raw, #raw --whole
 if size > 0 then tail, at = common[key] or call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
 common[key] = nil --ring
--- A damaged value may end where numbers are expected, of hold, life and former quotas or of one announcement. A copy of a
--- long value takes long.
+-- A damaged value may end where numbers are expected: of commands, generation and former quotas, or of one announcement. So a
+-- copy of it goes on with zeros. To copy a long value takes long.
 local padded = #tail > 1024 and tail or tail .. rep('\0', 128)
 -- Shares and reserves; `nil` if only the level and the arrival of requests count.
 local fair

@@ -27,44 +27,50 @@ const REMEMBERED: u64 = 60_000_000;
 /// All that a store keeps for one key and policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
+    /// In the order of the policy's counters. A call first changes them to those of its policy; see
+    /// [`continue_as`](Self::continue_as).
     pub(crate) counters: SmallVec<[Counter; 1]>,
     /// The counters of former quotas. Processes that still have these quotas go on with them, also if their calls and
     /// those under the new quotas take turns.
     pub(crate) former: Vec<Counter>,
+    /// At most one of each process and lane: that of its latest call. Their order has no meaning. One without demand and grants
+    /// makes earlier calls outdated.
     pub(crate) announced: Vec<Announcement>,
+    /// By key, each key once, at most 1,024. Empty if only level and arrival have counted so far.
     pub(crate) tags: Vec<Tag>,
-    pub(crate) hold: Option<Box<Hold>>,
-    pub(crate) life: Option<Box<Life>>,
+    /// `None` before the first command.
+    pub(crate) commands: Option<Box<Commands>>,
+    /// Only under strict recovery.
+    pub(crate) generation: Option<Box<Generation>>,
 }
 
 /// The effect of past commands on a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct Commands {
     pub(crate) paused_until: u64,
     /// For each unit, at most how much departs, and until when.
     pub(crate) allowed: [(u32, u64); MOST_UNITS],
-    /// When the last pause, resume or reset was applied.
-    pub(crate) commanded: u64,
+    /// When the last pause, resume or reset was applied. Responses to requests from before count less.
+    pub(crate) latest: u64,
     /// When the last reset was applied. To return a departure from before it would return later ones.
     pub(crate) reset: u64,
 }
 
-impl Hold {
+impl Commands {
     /// When it has no more influence, if departures count for so long.
     fn expires(&self, memory: u64) -> u64 {
         let allowed = self.allowed.iter().map(|&(_, until)| until).max();
         let ends = self.paused_until.max(allowed.unwrap_or(0));
-        ends.max(self.commanded + REMEMBERED)
-            .max(self.reset + memory)
+        ends.max(self.latest + REMEMBERED).max(self.reset + memory)
     }
 }
 
-/// The part of the state by which strict recovery finds a loss.
+/// The part of the state by which strict recovery finds a loss. A loss begins another generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Life {
-    /// When this state began. It begins again after a loss.
-    pub(crate) generation: u64,
-    /// How often this generation was written.
+pub(crate) struct Generation {
+    /// When it began; the number by which processes know it.
+    pub(crate) began: u64,
+    /// How often it was written.
     pub(crate) version: u64,
     /// When it was written last.
     pub(crate) written: u64,
@@ -126,9 +132,9 @@ impl State {
                 .iter_mut()
                 .for_each(|it| it.demand = Demand::default());
             self.tags.clear();
-            self.hold
+            self.commands
                 .iter_mut()
-                .for_each(|hold| hold.allowed = Default::default());
+                .for_each(|it| it.allowed = Default::default());
         }
         let former = old.into_iter().zip(is_former);
         self.former = former
@@ -201,7 +207,7 @@ impl State {
         }
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
-        let is_fair = others.are_fair();
+        let has_rivals = others.have_rivals();
         drop(others);
         self.announced = announced;
         let mut free = corrections.returned().without(units);
@@ -210,7 +216,7 @@ impl State {
         {
             free.0[counter.nth()] = places.free(counter.size);
         }
-        taken.next = self.next(&terms, &rest, take, free, is_fair);
+        taken.next = self.next(&terms, &rest, take, free, has_rivals);
         let can_be_lost = take.number != 0 && !granted.is_empty();
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
         let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
@@ -233,9 +239,9 @@ impl State {
         }
         self.places_mut().map(Concurrent::end_call);
         self.written(now);
-        taken.known = self.life.as_ref().map(|life| Known {
-            generation: life.generation,
-            version: life.version,
+        taken.known = self.generation.as_ref().map(|generation| Known {
+            generation: generation.began,
+            version: generation.version,
         });
         taken
     }
@@ -276,7 +282,7 @@ impl State {
         };
         let counters = self.counters.iter_mut();
         let mut earliest = counters.fold(now, |at, it| at.max(it.earliest_now(&cost, &terms)));
-        if earliest > now || self.hold.is_some() || self.life.is_some() {
+        if earliest > now || self.commands.is_some() || self.generation.is_some() {
             earliest = self.earliest(&terms, now, Units::default(), cost.into());
         }
         let recorded = (earliest == now).then(|| terms.recorded(now));
@@ -298,19 +304,16 @@ impl State {
             return;
         };
         let quarantine = || take.quarantine(&self.counters, buffer);
-        let since = match &mut self.life {
+        let since = match &mut self.generation {
             None if strict.known.is_none() && !strict.clock_was_set => origin.since,
-            Some(life) if !strict.clock_was_set => {
+            Some(current) if !strict.clock_was_set => {
                 let seen = strict.known.map(|known| (known.generation, known.version));
-                let is_older = seen.is_some_and(|seen| seen > (life.generation, life.version));
-                if !is_older && life.server == origin.server && life.written <= now {
+                let is_older = seen.is_some_and(|seen| seen > (current.began, current.version));
+                if !is_older && current.server == origin.server && current.written <= now {
                     // The process that began this generation may not have known of the loss, or of a longer window.
-                    if strict
-                        .known
-                        .is_some_and(|it| it.generation < life.generation)
-                    {
-                        let until = life.generation + quarantine();
-                        life.quarantined_until = life.quarantined_until.max(until);
+                    if strict.known.is_some_and(|it| it.generation < current.began) {
+                        let until = current.began + quarantine();
+                        current.quarantined_until = current.quarantined_until.max(until);
                     }
                     return;
                 }
@@ -320,24 +323,26 @@ impl State {
         };
         let until = since + quarantine();
         self.clear();
-        self.life = Some(Box::new(Life {
-            generation: now,
+        self.generation = Some(Box::new(Generation {
+            began: now,
             server: origin.server,
             quarantined_until: if until > now { until } else { 0 },
-            ..Life::default()
+            ..Generation::default()
         }));
     }
 
     /// Counts a write.
     fn written(&mut self, now: u64) {
-        if let Some(life) = &mut self.life {
-            life.version += 1;
-            life.written = now;
+        if let Some(generation) = &mut self.generation {
+            generation.version += 1;
+            generation.written = now;
         }
     }
 
     fn quarantined_until(&self) -> u64 {
-        self.life.as_ref().map_or(0, |life| life.quarantined_until)
+        self.generation
+            .as_ref()
+            .map_or(0, |it| it.quarantined_until)
     }
 
     fn peek(&self, buffer: u64, take: &Take, now: u64) -> Taken {
@@ -360,7 +365,7 @@ impl State {
 
     /// Corrects a past departure, but does not return one that a reset may have forgotten.
     fn settle(&mut self, settlement: &Settlement, terms: &Terms) {
-        let reset = self.hold.as_ref().map_or(0, |hold| hold.reset);
+        let reset = self.commands.as_ref().map_or(0, |it| it.reset);
         let forgotten = reset + terms.recorded(terms.beyond()) - terms.now;
         if settlement.difference > 0 || settlement.recorded >= forgotten {
             self.correct(settlement);
@@ -377,45 +382,46 @@ impl State {
     /// Applies a command.
     pub(crate) fn control(&mut self, command: Command, now: u64) -> Taken {
         self.drop_expired(now);
-        let mut hold = self.hold.as_deref().copied().unwrap_or_default();
+        let mut commands = self.commands.as_deref().copied().unwrap_or_default();
         // An earlier response counts only if what it states lasts longer than the last pause.
-        let pause = hold.paused_until.saturating_sub(hold.commanded);
+        let pause = commands.paused_until.saturating_sub(commands.latest);
         match command {
             Command::Pause { evidence, span } | Command::Allow { evidence, span, .. }
-                if evidence < hold.commanded && !(1..span).contains(&pause) =>
+                if evidence < commands.latest && !(1..span).contains(&pause) =>
             {
                 return self.summary(now);
             }
             Command::Pause { span, .. } => {
-                hold.paused_until = hold.paused_until.max(now + span.min(LONGEST_SPAN));
+                commands.paused_until = commands.paused_until.max(now + span.min(LONGEST_SPAN));
             }
             Command::Allow {
                 unit, units, span, ..
             } => {
-                let ((allowed, until), ends) = (hold.allowed[unit], now + span.min(LONGEST_SPAN));
+                let (allowed, until) = commands.allowed[unit];
+                let ends = now + span.min(LONGEST_SPAN);
                 if now >= until || (units, Reverse(ends)) < (allowed, Reverse(until)) {
-                    hold.allowed[unit] = (units, ends);
+                    commands.allowed[unit] = (units, ends);
                 }
             }
             Command::Resume | Command::Reset => {
-                hold = Hold {
-                    reset: hold.reset,
-                    ..Hold::default()
+                commands = Commands {
+                    reset: commands.reset,
+                    ..Commands::default()
                 };
             }
         }
         if command == Command::Reset {
-            hold.reset = now;
+            commands.reset = now;
             self.clear();
             self.tags.clear();
-            if let Some(life) = &mut self.life {
-                life.quarantined_until = 0;
+            if let Some(generation) = &mut self.generation {
+                generation.quarantined_until = 0;
             }
         }
         if !matches!(command, Command::Allow { .. }) {
-            hold.commanded = now;
+            commands.latest = now;
         }
-        self.hold = Some(Box::new(hold));
+        self.commands = Some(Box::new(commands));
         self.written(now);
         let answer = self.summary(now);
         self.places_mut().map(Concurrent::end_call);
@@ -440,7 +446,7 @@ impl State {
 
     /// The end of the pause; 0 if there is none.
     pub(crate) fn paused_until(&self) -> u64 {
-        self.hold.as_ref().map_or(0, |hold| hold.paused_until)
+        self.commands.as_ref().map_or(0, |it| it.paused_until)
     }
 
     /// The time at which the state is as good as none.
@@ -449,11 +455,11 @@ impl State {
         let counters = counters.map(|counter| counter.expires());
         let announced = self.announced.iter().map(Announcement::expires);
         let memory = self.counters.iter().map(|counter| counter.memory()).max();
-        let hold = self.hold.iter();
-        let hold = hold.map(|hold| hold.expires(memory.unwrap_or(0)));
-        let life = self.life.iter();
-        let life = life.map(|life| life.quarantined_until.max(life.kept_until));
-        let rest = announced.chain(hold).chain(life);
+        let commands = self.commands.iter();
+        let commands = commands.map(|it| it.expires(memory.unwrap_or(0)));
+        let generation = self.generation.iter();
+        let generation = generation.map(|it| it.quarantined_until.max(it.kept_until));
+        let rest = announced.chain(commands).chain(generation);
         counters.chain(rest).max().unwrap_or(0)
     }
 
@@ -562,8 +568,8 @@ impl State {
                     next = next.max(counter.earliest(at, ahead, cost, terms));
                 }
             }
-            if let Some(hold) = &self.hold {
-                for (nth, &(allowed, until)) in hold.allowed.iter().enumerate() {
+            if let Some(commands) = &self.commands {
+                for (nth, &(allowed, until)) in commands.allowed.iter().enumerate() {
                     if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
                         next = next.max(until);
                     }
@@ -599,9 +605,9 @@ impl State {
                 fits = fits.min(counter.fits(at, cost, terms));
             }
         }
-        if let Some(hold) = &self.hold {
+        if let Some(commands) = &self.commands {
             for (nth, cost) in cost.each() {
-                let (allowed, until) = hold.allowed[nth];
+                let (allowed, until) = commands.allowed[nth];
                 if at < until {
                     fits = fits.min(u64::from(allowed / cost));
                 }
@@ -614,9 +620,9 @@ impl State {
     pub(super) fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         let counters = self.counters.iter_mut();
         counters.for_each(|it| it.record(at, recorded, &units));
-        if let Some(hold) = &mut self.hold {
+        if let Some(commands) = &mut self.commands {
             for (nth, units) in units.each() {
-                let (allowed, until) = &mut hold.allowed[nth];
+                let (allowed, until) = &mut commands.allowed[nth];
                 if at < *until {
                     *allowed -= units;
                 }
@@ -663,8 +669,8 @@ impl State {
         if terms.now < self.held_until() {
             remaining = Costs::default();
         }
-        if let Some(hold) = &self.hold {
-            for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&hold.allowed) {
+        if let Some(commands) = &self.commands {
+            for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&commands.allowed) {
                 if terms.now < until {
                     *left = (*left).min(allowed);
                 }

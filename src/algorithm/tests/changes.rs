@@ -85,9 +85,9 @@ fn departs_strictly(
     let mut take = attempt(requests);
     take.strict = strict;
     let departed = departs(state, quota, &take, now);
-    *known = state.life.as_ref().map(|life| Known {
-        generation: life.generation,
-        version: life.version,
+    *known = state.generation.as_ref().map(|generation| Known {
+        generation: generation.began,
+        version: generation.version,
     });
     departed
 }

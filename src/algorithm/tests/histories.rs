@@ -225,7 +225,7 @@ impl World {
         if call.mode == Mode::Peek {
             return self.peek(&take);
         }
-        let before = self.state.hold.as_deref().copied().unwrap_or_default();
+        let before = self.state.commands.as_deref().copied().unwrap_or_default();
         let taken = self.state.take(0, &take, now);
         assert!(!taken.is_outdated);
         let is_waiting = taken.next_call != 0;

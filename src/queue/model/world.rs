@@ -435,8 +435,8 @@ impl World {
         };
         let has_no_demand = self.store.announced.iter().all(|it| it.demand.is_empty());
         let remaining = self.store.clone().take(0, &take(Mode::Peek), now).remaining;
-        let life = self.store.life.as_ref();
-        let is_quarantined = life.is_some_and(|life| life.quarantined_until > now);
+        let generation = self.store.generation.as_ref();
+        let is_quarantined = generation.is_some_and(|it| it.quarantined_until > now);
         let is_closed = is_quarantined || self.store.paused_until() > now;
         has_no_demand && (is_closed || remaining.0[0] as usize + used == usize::from(setup.limit))
     }

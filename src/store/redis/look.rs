@@ -167,9 +167,9 @@ impl KeyState {
             same.is_overdue |= one.is_overdue;
         }
         waiting.sort_by_key(|it| std::cmp::Reverse(it.longest));
-        let hold = state.hold.as_deref();
-        let life = state.life.as_deref();
-        let allowed = names.iter().zip(hold.into_iter().flat_map(|it| it.allowed));
+        let commands = state.commands.as_deref();
+        let generation = state.generation.as_deref();
+        let allowed = names.iter().zip(commands.iter().flat_map(|it| it.allowed));
         let allowances = allowed.filter_map(|(name, (left, end))| Some((*name, left, until(end)?)));
         Self {
             name,
@@ -180,7 +180,7 @@ impl KeyState {
             pause: until(taken.paused_until),
             quarantine: until(taken.quarantined_until),
             allowances: allowances.collect(),
-            generation: life.map(|it| (since(it.generation), it.version)),
+            generation: generation.map(|it| (since(it.began), it.version)),
             snapshot: Snapshot::of(&taken, interned_units(&names), now),
         }
     }

@@ -366,7 +366,7 @@ impl History {
         let in_lua = self.lua.value();
         if in_lua != self.value {
             let (mut lua, mut rust) = (state(in_lua.as_deref()), state(self.value.as_deref()));
-            if let (Some(lua), Some(rust)) = (&mut lua.life, &mut rust.life) {
+            if let (Some(lua), Some(rust)) = (&mut lua.generation, &mut rust.generation) {
                 // Scripts keep a large state longer, so that they set its expiry less often.
                 assert!(lua.kept_until >= rust.kept_until);
                 if lua.kept_until > rust.kept_until {
