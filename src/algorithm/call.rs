@@ -114,8 +114,8 @@ impl Take {
         }
     }
 
-    /// Returns true if capacity is not divided by level and arrival alone.
-    pub(crate) fn is_fair(&self) -> bool {
+    /// Returns true if shares or reserves count, not level and arrival alone.
+    pub(crate) fn has_shares(&self) -> bool {
         let is_divided = self.flow != Flow::default() || self.reserves != Reserves::default();
         is_divided || self.corrections.moved != 0
     }

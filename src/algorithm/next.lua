@@ -2,20 +2,20 @@
 -- `nudged`, and the deadlines of these processes in `other_bytes`.
 local has_rivals = fair and fair.has_rivals
 local function nudge(<<free&>>)
-  local sets_free, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
+  local frees, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
   -- The process ahead, its rank, when the one behind it may know that it is dead, and how many processes are looked at.
   local last, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
   -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.
-  local nudges_all, late = sets_free and has_rivals, sets_free and 0 or 250000 + 2 * round_trip
+  local nudges_all, late = frees and has_rivals, frees and 0 or 250000 + 2 * round_trip
   -- True if a request waits for a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
-    return sets_free and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
+    return frees and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
   -- The announcements in order, each as in `common.front`; the new deadlines of the processes to nudge, by their numbers.
   local waiting, soon_overdue, place = common.front, {}, announced_at
   local <<ahead&, previous&>> = <<0, 0>>
-  if sets_free or has_rivals then
+  if frees or has_rivals then
     waiting = {}
     while place < at do
       local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, place)
@@ -46,13 +46,13 @@ local function nudge(<<free&>>)
       local without_lane = who - who % 2048
       local is_other = without_lane ~= last
       if is_other then rank = rank + 1 end
-      local is_last = is_other and (sets_free or rank == most) and <<free& <= ahead&| and >>
+      local is_last = is_other and (frees or rank == most) and <<free& <= ahead&| and >>
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
-      local opening = earliest(now, <<(is_last or not sets_free) and previous& or ahead&>>, <<each&>>)
-      local is_later = sets_free and opening > far
-      is_later = is_later or not sets_free and opening == beyond and places.look(previous@place, each@place, now) --places
+      local opening = earliest(now, <<(is_last or not frees) and previous& or ahead&>>, <<each&>>)
+      local is_later = frees and opening > far
+      is_later = is_later or not frees and opening == beyond and places.look(previous@place, each@place, now) --places
       if opening < overdue then opening = overdue end
-      if not is_later and (sets_free or is_other) and deadline > opening + late then
+      if not is_later and (frees or is_other) and deadline > opening + late then
         local soon = (opening > now and opening or now) + 120000 + 2 * round_trip
         if common.is_notified and soon < deadline then deadline = soon end
         nudged[#nudged + 1], soon_overdue[who] = who, deadline
@@ -60,7 +60,7 @@ local function nudge(<<free&>>)
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, costs_place - @demand + 14)
       if is_other then
-        last, overdue = without_lane, sets_free and 0 or deadline + 60000
+        last, overdue = without_lane, frees and 0 or deadline + 60000
         previous& = ahead&
       end
       ahead& = ahead& + (nudges_all and 0 or units&)

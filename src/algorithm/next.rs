@@ -68,7 +68,7 @@ impl State {
         call.max(now + SOONEST_CALL)
     }
 
-    /// The processes to nudge after a call with this rest. If the call set units free: the processes in order, until their
+    /// The processes to nudge after a call with this rest. If the call has set units `free`: the processes in order, until their
     /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
     /// call in time. If not arrival alone decides the order, it is not known: all.
     ///
@@ -84,30 +84,30 @@ impl State {
         rest: &Demand,
         take: &Take,
         free: Units,
-        is_fair: bool,
+        has_rivals: bool,
     ) -> Vec<u64> {
-        let is_free = !free.is_zero();
-        let (is_any, late) = match is_free {
-            true => (is_fair, 0),
+        let frees = !free.is_zero();
+        let (nudges_all, late) = match frees {
+            true => (has_rivals, 0),
             false => (false, UNAWARE + 2 * take.round_trip),
         };
-        let most = match is_fair && !rest.is_empty() {
+        let most = match has_rivals && !rest.is_empty() {
             true => 1,
             false => MOST_WATCHED,
         };
         let order = |process, flow, demand: &Demand| {
-            let lead = if is_fair {
+            let lead = if has_rivals {
                 order::lead(&self.tags, process, flow)
             } else {
                 0.0
             };
             (level(process), lead, demand.oldest(), process)
         };
-        // By a unit that was not set free.
+        // True if a request waits for a unit that was not set free.
         let is_held_up = |cost: Units| {
             let elsewhere = cost.zip(free, |cost, free| if free > 0 { 0 } else { cost });
             let opens = || self.earliest(terms, terms.now, Units::default(), elsewhere);
-            is_free && !elsewhere.is_zero() && opens() >= terms.beyond()
+            frees && !elsewhere.is_zero() && opens() >= terms.beyond()
         };
         let announced = self.announced.iter().enumerate();
         let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && terms.now <= it.deadline);
@@ -115,16 +115,16 @@ impl State {
             .map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth))
             .collect();
         waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
-        let is_own = !rest.is_empty() && !is_any && !is_held_up(rest.first_cost());
+        let is_own = !rest.is_empty() && !nudges_all && !is_held_up(rest.first_cost());
         let own = is_own.then(|| order(take.process, take.flow.id, rest));
-        let in_order = |units| if is_any { Units::default() } else { units };
+        let in_order = |units| if nudges_all { Units::default() } else { units };
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
         // The process ahead, and when the one behind it may know that it is dead.
         let (mut last, mut overdue) = (None, 0);
         let mut rank = 0;
         for (order, nth) in waiting {
-            let it = &self.announced[nth];
-            let cost = it.demand.first_cost();
+            let other = &self.announced[nth];
+            let cost = other.demand.first_cost();
             if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
                 break;
             }
@@ -133,19 +133,19 @@ impl State {
                 ahead += in_order(cost);
                 continue;
             }
-            let process = it.process >> LANE_BITS;
+            let process = other.process >> LANE_BITS;
             let is_other = Some(process) != last;
             rank += usize::from(is_other);
-            let is_last = is_other && free.without(ahead).is_zero() && (is_free || rank == most);
+            let is_last = is_other && free.without(ahead).is_zero() && (frees || rank == most);
             // The last one may depart if the process ahead of it is dead, and so may each that watches another.
-            let before = if is_last || !is_free { previous } else { ahead };
+            let before = if is_last || !frees { previous } else { ahead };
             let opens = self.earliest(terms, terms.now, before, cost);
-            let is_later = match is_free {
+            let is_later = match frees {
                 true => opens >= terms.beyond(),
                 false => self.full(terms, opens, before, cost).is_some(),
             };
-            let (due, mut deadline) = (opens.max(overdue), it.deadline);
-            if !is_later && (is_free || is_other) && deadline > due + late {
+            let (due, mut deadline) = (opens.max(overdue), other.deadline);
+            if !is_later && (frees || is_other) && deadline > due + late {
                 let soon = due.max(terms.now) + SOON + 2 * take.round_trip;
                 if take.holding.is_notified {
                     deadline = deadline.min(soon);
@@ -157,17 +157,17 @@ impl State {
             }
             if is_other {
                 (last, previous) = (Some(process), ahead);
-                overdue = if is_free { 0 } else { deadline + WATCH_DELAY };
+                overdue = if frees { 0 } else { deadline + WATCH_DELAY };
             }
-            ahead += in_order(it.demand.units());
+            ahead += in_order(other.demand.units());
         }
-        if next.is_empty() && is_free {
-            return self.next(terms, rest, take, Units::default(), is_fair);
+        if next.is_empty() && frees {
+            return self.next(terms, rest, take, Units::default(), has_rivals);
         }
         let nudged = next.into_iter().map(|(nth, deadline)| {
-            let it = &mut self.announced[nth];
-            it.deadline = deadline;
-            it.process
+            let other = &mut self.announced[nth];
+            other.deadline = deadline;
+            other.process
         });
         nudged.collect()
     }

@@ -42,7 +42,7 @@ impl Default for Flow {
 /// The part of the capacity that each level has for itself, in millionths.
 pub type Reserves = [u32; 5];
 
-/// How far a share is ahead of virtual time; or how much a level with a reserve is owed.
+/// How far a share is ahead of virtual time, or how much a level with a reserve is owed; see `src/docs/protocol.md`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Tag {
     /// Eight times the number of the share, plus its level; or the level alone.
@@ -56,23 +56,26 @@ pub(crate) fn has_share(process: u64) -> bool {
     process % (1 << LANE_BITS) >= 1 << LEVEL_BITS.end
 }
 
-/// The demand of other processes that counts, which may be ahead of a request.
+/// The demand of other processes that may be ahead of a request.
 #[derive(Default)]
 pub(crate) struct Others<'a> {
-    live: SmallVec<[Cow<'a, Announcement>; 4]>,
+    /// Those whose demand counts; without shares and reserves, of this level and of higher ones.
+    competing: SmallVec<[Cow<'a, Announcement>; 4]>,
+    /// The process that calls.
     process: u64,
     now: u64,
+    /// `None` if only level and arrival count.
     fair: Option<Box<Fair>>,
 }
 
-/// The shares of a level, and the levels, where not all capacity is divided by level and arrival alone.
+/// The shares of the level of a call, and the other levels, if shares or reserves count.
 struct Fair {
     own: Tag,
     /// How much the level of this process is owed.
     owed: f64,
     /// The part of the capacity that is reserved for each level.
     parts: [f64; LEVELS as usize],
-    /// The other shares of this level that wait, and the other levels.
+    /// The other shares of this level and the other levels that wait, by key.
     rivals: Vec<Tag>,
 }
 
@@ -96,18 +99,18 @@ impl<'a> Others<'a> {
         now: u64,
     ) -> Self {
         let process = take.process;
-        let mut is_fair = take.is_fair() || !tags.is_empty();
-        let live = announced.filter(|it| {
-            is_fair |= has_share(it.process);
+        let mut has_shares = take.has_shares() || !tags.is_empty();
+        let competing = announced.filter(|it| {
+            has_shares |= has_share(it.process);
             it.counts(now)
         });
-        let mut live: SmallVec<[Cow<'_, Announcement>; 4]> = live.collect();
-        let fair = is_fair.then(|| Box::new(Fair::new(&live, tags, take)));
-        if !is_fair {
-            live.retain(|it| level(it.process) <= level(process));
+        let mut competing: SmallVec<[Cow<'_, Announcement>; 4]> = competing.collect();
+        let fair = has_shares.then(|| Box::new(Fair::new(&competing, tags, take)));
+        if !has_shares {
+            competing.retain(|it| level(it.process) <= level(process));
         }
         Self {
-            live,
+            competing,
             process,
             now,
             fair,
@@ -115,17 +118,17 @@ impl<'a> Others<'a> {
     }
 
     pub(crate) fn are_none(&self) -> bool {
-        self.live.is_empty()
+        self.competing.is_empty()
     }
 
-    /// Returns true if not arrival alone decides the order of the requests that wait.
-    pub(super) fn are_fair(&self) -> bool {
+    /// Returns true if other shares or levels wait, and shares or reserves count: then not arrival alone decides the order.
+    pub(super) fn have_rivals(&self) -> bool {
         self.fair.as_ref().is_some_and(|it| !it.rivals.is_empty())
     }
 
     /// How many processes have requests that are ahead of one that arrived then.
     pub(super) fn before(&self, arrival: u64) -> usize {
-        let ahead = self.live.iter();
+        let ahead = self.competing.iter();
         ahead
             .filter_map(|it| self.oldest_before(it, arrival))
             .count()
@@ -135,9 +138,9 @@ impl<'a> Others<'a> {
     pub(crate) fn ahead(&self, arrival: u64, own: Units, which: Ahead) -> Units {
         let mut ahead = Units::default();
         let is_overdue = |it: &Announcement| it.deadline < self.now;
-        let live = self.live.iter().map(AsRef::as_ref);
-        let live = live.filter(|it: &&Announcement| which != Ahead::OnTime || !is_overdue(it));
-        for other in live.clone() {
+        let others = self.competing.iter().map(AsRef::as_ref);
+        let others = others.filter(|it: &&Announcement| which != Ahead::OnTime || !is_overdue(it));
+        for other in others.clone() {
             let arrival = match which {
                 Ahead::Until(until) if other.deadline > until => arrival.saturating_sub(TOLERANCE),
                 _ => arrival,
@@ -147,7 +150,7 @@ impl<'a> Others<'a> {
             }
         }
         match &self.fair {
-            Some(fair) => fair.ahead(ahead, own, live),
+            Some(fair) => fair.ahead(ahead, own, others),
             None => ahead,
         }
     }
@@ -190,7 +193,7 @@ impl<'a> Others<'a> {
     /// The units of each process, in all its lanes, that may be ahead of a request that arrived then.
     pub(crate) fn by_process(&self, arrival: u64) -> HashMap<u64, Units> {
         let mut ahead = HashMap::new();
-        let others = self.live.iter();
+        let others = self.competing.iter();
         for other in others.filter(|it| self.oldest_before(it, arrival).is_some()) {
             *ahead.entry(other.process >> LANE_BITS).or_default() += self.units_of(other, arrival);
         }
@@ -200,7 +203,7 @@ impl<'a> Others<'a> {
     /// The times to look whether processes ahead have crashed, and their numbers without the lane: of the one right ahead, in
     /// all its lanes, and of those that are overdue.
     pub(crate) fn watched(&self, arrival: u64) -> impl Iterator<Item = (u64, u64)> {
-        let ahead = self.live.iter().filter_map(move |other| {
+        let ahead = self.competing.iter().filter_map(move |other| {
             let oldest = self.oldest_before(other, arrival)?;
             Some((oldest, other.process >> LANE_BITS, other))
         });
@@ -235,7 +238,7 @@ impl<'a> Others<'a> {
         let Some(fair) = &self.fair else {
             return before.to_vec();
         };
-        let still_waits = still_waits || self.live.iter().any(|it| self.is_alike(it));
+        let still_waits = still_waits || self.competing.iter().any(|it| self.is_alike(it));
         fair.tags_after(before, granted, more, still_waits)
     }
 }
@@ -284,14 +287,14 @@ fn portion(units: Units, part: f64, all: f64) -> Units {
 }
 
 impl Fair {
-    fn new(live: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take) -> Self {
+    fn new(competing: &[Cow<'_, Announcement>], tags: &[Tag], take: &Take) -> Self {
         let tag = |key| find(tags, key);
         let mine = level(take.process);
         let mut own = tag(key(take.process, take.flow.id));
         if take.flow.weight > 0 {
             own.weight = take.flow.weight;
         }
-        let mut rivals: Vec<_> = live.iter().map(|it| rival_of(mine, it)).collect();
+        let mut rivals: Vec<_> = competing.iter().map(|it| rival_of(mine, it)).collect();
         // Sums of fractions depend on the order.
         rivals.sort_unstable();
         rivals.dedup();
@@ -314,17 +317,16 @@ impl Fair {
         level <= self.level() || self.parts[level as usize] > 0.0
     }
 
-    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process. The demand of
-    /// the `live` processes counts.
+    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process.
     fn ahead<'a>(
         &self,
         of_share: Units,
         own: Units,
-        live: impl Iterator<Item = &'a Announcement> + Clone,
+        competing: impl Iterator<Item = &'a Announcement> + Clone,
     ) -> Units {
         let waiting = |rival: &Tag| -> Units {
-            let live = live.clone();
-            let its = live.filter(|it| rival_of(self.level(), it) == rival.key);
+            let competing = competing.clone();
+            let its = competing.filter(|it| rival_of(self.level(), it) == rival.key);
             its.map(|it| it.demand.units()).sum()
         };
         let mut ahead = of_share;
