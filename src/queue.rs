@@ -21,37 +21,37 @@ use crate::quota::{CONCURRENT, UnitNames};
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 
-/// A request waits so long for the first answer of the store, even if its bound is earlier.
+/// How long a request waits for the first answer of the store, even if its bound is earlier.
 const FIRST_ANSWER: Duration = Duration::from_millis(100);
 
-/// If the answers of the store are too late to use, a request that does not wait fails after so long.
+/// When a request that does not wait fails, if the answers of the store are too late to use.
 const LONGEST_TRY: Duration = Duration::from_secs(1);
 
-/// A pause of this process that the store does not know yet is asked for again after so long.
+/// The longest time between calls of a queue that this process has paused, as the store may not know of the pause or its end.
 const PAUSED: Duration = Duration::from_millis(100);
 
-/// Requests with a bound that join a queue within so long share a call.
+/// How long a call waits for further requests after one with a bound has joined.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Requests need not be announced if those before them wait for so long behind the next call.
+/// A request waits for the next call if the demand that other processes know lasts longer than that call by this.
 const LASTS: Duration = Duration::from_millis(200);
 
-/// Other processes learn within so long of a request that waits for a place, as one may be released at any time.
+/// When a request for a place is announced at the latest, as one may be released at any time.
 const ANNOUNCE: Duration = Duration::from_millis(100);
 
-/// Work that needs no place any more looks again after so long.
+/// When work looks at its lease again, if the policy no longer limits how many requests are in progress.
 const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 
-/// A request whose task is not polled has missed its turn so long after that.
+/// How long after its turn a request that is not polled has missed it.
 const MISSED: Duration = Duration::from_micros(1);
 
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A store that has refused to renew a lease is asked again after so long.
+/// The pause after a store has refused to renew a lease.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// The place of a request in its queue: when it arrived, and a number that orders requests of the same time.
+/// When a request arrived, and a number that orders requests of the same time: its key in the maps of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
@@ -59,21 +59,28 @@ pub(crate) struct Arrival {
 }
 
 /// The requests of one key, by arrival, and the call to the store on their behalf.
+///
+/// From [`join`](Self::join) until its future ends, a request is in exactly one of the maps `waiting`, `tries`, `departing` and
+/// `failed`. While requests wait, a call is under way or due, except in an outage without a fallback store: then `out` is set,
+/// and the dispatcher calls [`end_outage`](Self::end_outage).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    /// The requests that wait for a turn, by their places. Each is in one of these maps until its future has the result.
+    /// The requests that wait for a turn, without those that depart at once or not at all.
     waiting: Requests,
     /// The requests that depart at once or not at all.
     tries: Requests,
     /// The requests that have a turn.
     departing: Departures,
+    /// The requests that fail when they are polled next.
     failed: BTreeMap<Arrival, Refusal>,
     calls: Calls,
     /// The report of the next call.
     unsent: Corrections,
     /// The store may hold a demand of this queue.
     is_announced: bool,
+    /// As the latest answer says; without a reset before the first one.
     latest: Standing,
+    /// The units of all costs and turns above, but for turns that were granted before a change.
     counters: CounterSet,
     places: PlaceCount,
     /// Nothing departs earlier, as a command of this process says.
@@ -85,11 +92,11 @@ pub(crate) struct Queue {
 /// The places of requests in progress, if a quota limits how many there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct PlaceCount {
-    /// The units of requests that have departed and go on.
+    /// The units of requests that have departed and go on. Those of requests with a turn are counted beside.
     held: u32,
-    /// The most units that the store has for this queue.
+    /// The most units that the store may have for this queue; `u32::MAX` after a lost answer.
     known: u32,
-    /// `None` before the first answer, and if it has ended.
+    /// `None` before the first answer, and once it has ended.
     lease: Option<Lease>,
     /// How often a lease has ended while requests went on.
     losses: u64,
@@ -154,7 +161,8 @@ impl CounterSet {
     }
 }
 
-/// The time at which requests may depart.
+/// The time at which a request may depart: a grant in local time. Each turn is used by one request, passed on to another one, or
+/// given back to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
     /// The store's clock has certainly reached the granted time.
@@ -165,6 +173,7 @@ pub(crate) struct Turn {
     pub(crate) recorded: u64,
     /// The counters that have recorded it.
     pub(crate) counters: CounterSet,
+    /// The cost of its request. Zero in an answer, and once a turn that its request has missed was given back.
     pub(crate) units: Costs,
     /// The guard under which it was granted.
     pub(crate) guard: Duration,
@@ -244,8 +253,8 @@ impl Turn {
 
 impl Queue {
     /// Adds a request that waits, or that departs at once or not at all.
-    pub(crate) fn join(&mut self, mode: Mode, place: Arrival, cost: Costs, bound: Option<Instant>) {
-        let arrival = place.at;
+    pub(crate) fn join(&mut self, mode: Mode, new: Arrival, cost: Costs, bound: Option<Instant>) {
+        let now = new.at;
         let request = Box::new(Request {
             mode,
             cost,
@@ -253,21 +262,21 @@ impl Queue {
             has_missed: false,
             waker: None,
         });
-        self.without_turn(mode).insert(place, request);
+        self.without_turn(mode).insert(new, request);
         if mode == Mode::Try {
             if self.waiting.is_empty() || self.latest.last.is_none() {
-                self.call_at(arrival);
+                self.call_at(now);
             } else {
-                self.fail(place, Refusal::Limited(self.latest));
+                self.fail(new, Refusal::Limited(self.latest));
             }
         } else if self.waiting.len() == 1 || self.calls == Calls::default() {
-            self.call_at(arrival);
+            self.call_at(now);
         } else if bound.is_some() {
-            self.call_at(arrival + GATHER);
+            self.call_at(now + GATHER);
         } else if self.latest.overtakes {
-            self.announce(arrival);
+            self.announce(now);
         } else if self.counters.place().is_some() {
-            self.call_at(arrival + ANNOUNCE);
+            self.call_at(now + ANNOUNCE);
         }
     }
 
@@ -318,9 +327,9 @@ impl Queue {
     }
 
     /// Takes a request out that has no turn.
-    fn take(&mut self, place: Arrival) -> Option<Box<Request>> {
-        let waiting = self.waiting.remove(&place);
-        waiting.or_else(|| self.tries.remove(&place))
+    fn take(&mut self, arrival: Arrival) -> Option<Box<Request>> {
+        let waiting = self.waiting.remove(&arrival);
+        waiting.or_else(|| self.tries.remove(&arrival))
     }
 
     /// Returns true if no request waits, and nothing has to be sent.
@@ -397,7 +406,7 @@ impl Queue {
     }
 
     /// An outage of the store has ended.
-    pub(crate) fn back(&mut self, now: Instant) {
+    pub(crate) fn end_outage(&mut self, now: Instant) {
         self.nudge(now);
         if self.has_places() {
             self.call_at(now);
@@ -498,7 +507,7 @@ impl Queue {
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
         let last = self.without_turn(mode).last_key_value();
-        let last = last.map(|(&place, _)| place);
+        let last = last.map(|(&arrival, _)| arrival);
         let places = self.places_in_use();
         let holding = Holding {
             units: places,
@@ -535,7 +544,7 @@ impl Queue {
             false => (Mode::Wait, &self.waiting),
         };
         let requests = asked.iter();
-        let requests = requests.map(|(place, request)| (place.at, request.cost));
+        let requests = requests.map(|(arrival, request)| (arrival.at, request.cost));
         (mode, Demand::with_arrivals(requests, arrived))
     }
 
@@ -586,7 +595,7 @@ impl Queue {
                     self.fail_tries(sent.last, &Refusal::Limited(self.latest));
                 }
                 let first = self.tries.first_key_value();
-                let is_old = first.is_some_and(|(place, _)| place.at + LONGEST_TRY <= now);
+                let is_old = first.is_some_and(|(arrival, _)| arrival.at + LONGEST_TRY <= now);
                 if is_old && !unused.is_zero() {
                     self.fail_tries(sent.last, &Refusal::Store(not_in_time()));
                 }
@@ -655,16 +664,16 @@ impl Queue {
             let Some(first) = self.without_turn(mode).first_entry() else {
                 return Some(turn);
             };
-            let (place, request) = (*first.key(), first.get());
+            let (arrival, request) = (*first.key(), first.get());
             if request.bound.is_some_and(|bound| bound < turn.from) {
-                self.fail_until(place, turn.from);
+                self.fail_until(arrival, turn.from);
                 continue;
             }
             if request.cost != turn.units {
                 return Some(turn);
             }
             let (request, turn) = (first.remove(), Box::new(turn));
-            self.departing.insert(place, Departing { request, turn });
+            self.departing.insert(arrival, Departing { request, turn });
             return None;
         }
     }
@@ -718,10 +727,10 @@ impl Queue {
         let estimates: SmallVec<[_; 8]> = estimates.collect();
         let mut units = used.total();
         let mut refused = Vec::new();
-        for (&place, request) in &self.waiting {
+        for (&arrival, request) in &self.waiting {
             let cost = Units::from(request.cost).total();
             units += cost;
-            let Some(bound) = request.bound.filter(|_| Some(place) <= sent.last) else {
+            let Some(bound) = request.bound.filter(|_| Some(arrival) <= sent.last) else {
                 continue;
             };
             // The last point that is not behind this request: its estimate is never late.
@@ -730,30 +739,30 @@ impl Queue {
             if let Some(expected) = expected.filter(|it| *it > bound + answer.uncertainty) {
                 // The requests behind it move up.
                 units -= cost;
-                refused.push((place, expected));
+                refused.push((arrival, expected));
             }
         }
-        for (place, expected) in &refused {
-            self.fail_until(*place, *expected);
+        for (arrival, expected) in &refused {
+            self.fail_until(*arrival, *expected);
         }
         refused.len()
     }
 
     /// Fails a request that could depart then.
-    fn fail_until(&mut self, place: Arrival, expected: Instant) {
+    fn fail_until(&mut self, arrival: Arrival, expected: Instant) {
         let standing = Standing {
             last: Some(expected),
             ..self.latest
         };
-        self.fail(place, Refusal::Limited(standing));
+        self.fail(arrival, Refusal::Limited(standing));
     }
 
     /// Fails the requests that do not wait, up to this one if it is named.
     fn fail_tries(&mut self, last: Option<Arrival>, refusal: &Refusal) {
-        while let Some((&place, _)) = self.tries.first_key_value()
-            && last.is_none_or(|last| place <= last)
+        while let Some((&arrival, _)) = self.tries.first_key_value()
+            && last.is_none_or(|last| arrival <= last)
         {
-            self.fail(place, refusal.clone());
+            self.fail(arrival, refusal.clone());
         }
     }
 
@@ -834,7 +843,7 @@ impl Queue {
     }
 
     /// The store is out. Requests without an earlier bound fail after a while.
-    pub(crate) fn out(&mut self, error: &StoreError, now: Instant) {
+    pub(crate) fn begin_outage(&mut self, error: &StoreError, now: Instant) {
         if self.calls.sent.is_some() {
             // Another thread has called since the outage was noticed.
             return;
@@ -856,28 +865,28 @@ impl Queue {
     fn fail_where(&mut self, fails: impl Fn(&Request) -> bool, refusal: &Refusal) {
         let all = self.waiting.iter().chain(&self.tries);
         let failing = all.filter(|(_, request)| fails(request));
-        let failing: Vec<Arrival> = failing.map(|(&place, _)| place).collect();
-        for place in failing {
-            self.fail(place, refusal.clone());
+        let failing: Vec<Arrival> = failing.map(|(&arrival, _)| arrival).collect();
+        for arrival in failing {
+            self.fail(arrival, refusal.clone());
         }
     }
 
-    fn fail(&mut self, place: Arrival, refusal: Refusal) {
-        if let Some(request) = self.take(place) {
+    fn fail(&mut self, arrival: Arrival, refusal: Refusal) {
+        if let Some(request) = self.take(arrival) {
             self.departing.woken.extend(request.waker);
-            self.failed.insert(place, refusal);
+            self.failed.insert(arrival, refusal);
         }
     }
 
-    /// The next step of the request in this place.
-    pub(crate) fn poll(&mut self, place: Arrival, now: Instant, waker: &Waker) -> Step {
-        let Some(Departing { request, turn }) = self.departing.requests.get_mut(&place) else {
-            return self.poll_without_turn(place, now, waker);
+    /// The next step of the request that arrived then.
+    pub(crate) fn poll(&mut self, arrival: Arrival, now: Instant, waker: &Waker) -> Step {
+        let Some(Departing { request, turn }) = self.departing.requests.get_mut(&arrival) else {
+            return self.poll_without_turn(arrival, now, waker);
         };
         request.has_missed = false;
         let turn = **turn;
         let is_over = turn.until < now;
-        let is_blocked = self.departing.stall.blocks(place);
+        let is_blocked = self.departing.stall.blocks(arrival);
         if !is_over && (is_blocked || now < turn.from) {
             request.waker = Some(waker.clone());
             return Step::Wait((!is_blocked).then_some(turn.from));
@@ -886,7 +895,7 @@ impl Queue {
             self.expire(now);
             return Step::Missed(turn);
         }
-        if let Err(late) = self.departing.depart(place, now) {
+        if let Err(late) = self.departing.depart(arrival, now) {
             // Those before it may take its turn.
             self.expire(now);
             return Step::Missed(late);
@@ -899,19 +908,19 @@ impl Queue {
         Step::Depart(turn, self.latest)
     }
 
-    fn poll_without_turn(&mut self, place: Arrival, now: Instant, waker: &Waker) -> Step {
-        let waiting = self.waiting.get_mut(&place);
-        let Some(request) = waiting.or_else(|| self.tries.get_mut(&place)) else {
-            let refusal = self.failed.remove(&place);
+    fn poll_without_turn(&mut self, arrival: Arrival, now: Instant, waker: &Waker) -> Step {
+        let waiting = self.waiting.get_mut(&arrival);
+        let Some(request) = waiting.or_else(|| self.tries.get_mut(&arrival)) else {
+            let refusal = self.failed.remove(&arrival);
             return Step::Fail(refusal.expect("a request is polled until it ends"));
         };
         request.has_missed = false;
         let out = self.out.as_ref();
-        let outage = out.map(|(since, error)| ((*since).max(place.at) + OUTAGE_WAIT, error));
+        let outage = out.map(|(since, error)| ((*since).max(arrival.at) + OUTAGE_WAIT, error));
         // The first answer says whether an early bound can be kept.
         let soonest = match self.latest.reset {
-            None => place.at + FIRST_ANSWER,
-            Some(_) => place.at,
+            None => arrival.at + FIRST_ANSWER,
+            Some(_) => arrival.at,
         };
         let bound = request.bound.map(|bound| bound.max(soonest));
         let bound = bound.or(outage.map(|(until, _)| until));
@@ -924,7 +933,7 @@ impl Queue {
             None if self.latest.reset.is_none() => Refusal::Store(not_in_time()),
             None => Refusal::Limited(self.latest),
         };
-        self.leave(place, now);
+        self.leave(arrival, now);
         Step::Fail(refusal)
     }
 
@@ -933,7 +942,7 @@ impl Queue {
     fn expire(&mut self, now: Instant) {
         self.departing.stall.has_missed = true;
         let stall = self.departing.stall;
-        self.replace(|place, it| stall.is_late(place, it, now), now);
+        self.replace(|arrival, it| stall.is_late(arrival, it, now), now);
         for turn in self.departing.take_missed(now) {
             self.send_back(&turn, now);
         }
@@ -943,19 +952,19 @@ impl Queue {
     /// ones wait again.
     fn replace(&mut self, loses: impl Fn(Arrival, &Departing) -> bool, now: Instant) {
         let (mut losers, mut kept) = (SmallVec::<[(Mode, Costs); 1]>::new(), Vec::new());
-        for place in self.departing.requests.keys().copied().collect::<Vec<_>>() {
-            let Some(it) = self.departing.requests.get_mut(&place) else {
+        for arrival in self.departing.requests.keys().copied().collect::<Vec<_>>() {
+            let Some(it) = self.departing.requests.get_mut(&arrival) else {
                 continue;
             };
             let (turn, mode) = (*it.turn, it.request.mode);
             let alike = (mode, it.request.cost);
-            let is_lost = loses(place, it);
+            let is_lost = loses(arrival, it);
             let moves = losers.contains(&alike) && turn.is_useful(now);
             if !is_lost && !moves {
                 continue;
             }
             it.request.has_missed |= is_lost;
-            self.wait_again(place);
+            self.wait_again(arrival);
             if is_lost {
                 losers.push(alike);
                 self.send_back(&turn, now);
@@ -984,12 +993,12 @@ impl Queue {
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
     /// true if it had one.
-    pub(crate) fn leave(&mut self, place: Arrival, now: Instant) -> bool {
-        let departing = self.departing.requests.remove(&place);
+    pub(crate) fn leave(&mut self, arrival: Arrival, now: Instant) -> bool {
+        let departing = self.departing.requests.remove(&arrival);
         match &departing {
             Some(it) => self.pass_on(Mode::Wait, *it.turn, now),
-            None if self.take(place).is_some() => self.withdraw(now),
-            None => drop(self.failed.remove(&place)),
+            None if self.take(arrival).is_some() => self.withdraw(now),
+            None => drop(self.failed.remove(&arrival)),
         }
         departing.is_some()
     }
@@ -997,25 +1006,25 @@ impl Queue {
     /// The first turn of this cost whose request has not departed.
     pub(crate) fn first_turn(&self, cost: Costs, now: Instant) -> Option<(Arrival, Turn)> {
         let departing = self.departing.requests.iter();
-        let turns = departing.map(|(&place, it)| (place, *it.turn));
+        let turns = departing.map(|(&arrival, it)| (arrival, *it.turn));
         let useful = turns.filter(|(_, turn)| turn.units == cost && turn.is_useful(now));
         useful.min_by_key(|(_, turn)| turn.from)
     }
 
     /// Takes the first turn of this cost from its request, which waits again.
     pub(crate) fn give_up(&mut self, cost: Costs, now: Instant) -> Option<Turn> {
-        let (place, turn) = self.first_turn(cost, now)?;
-        self.wait_again(place);
+        let (arrival, turn) = self.first_turn(cost, now)?;
+        self.wait_again(arrival);
         self.departing.release(now);
         self.call_at(now);
         Some(turn)
     }
 
     /// A request that has a turn loses it, and waits in its place.
-    fn wait_again(&mut self, place: Arrival) {
-        if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&place) {
+    fn wait_again(&mut self, arrival: Arrival) {
+        if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&arrival) {
             self.departing.woken.extend(request.waker.take());
-            self.without_turn(request.mode).insert(place, request);
+            self.without_turn(request.mode).insert(arrival, request);
         }
     }
 

@@ -121,7 +121,7 @@ impl Dispatcher {
             queue.update(|queue| {
                 let waits = was_out && (other == shard || queue.is_out());
                 if waits && self.outage(other).is_none() {
-                    queue.back(Instant::now());
+                    queue.end_outage(Instant::now());
                 }
                 if let Some(error) = refusal.as_ref().filter(|_| other == shard) {
                     queue.abandon(error);

@@ -110,7 +110,7 @@ impl Dispatcher {
             if let Some(error) = outage
                 && queue.handle.load().policy.fallback.is_none()
             {
-                queue.update(|queue| queue.out(error, begun));
+                queue.update(|queue| queue.begin_outage(error, begun));
             } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
                 requests += take.demand.requests();
                 returned += take.corrections.settlements.len();
@@ -130,7 +130,7 @@ impl Dispatcher {
             for (shard, queue) in queues {
                 // Nothing else calls for a queue whose outage has ended in the meantime.
                 if self.outage(*shard).is_none() {
-                    queue.update(|queue| queue.back(Instant::now()));
+                    queue.update(|queue| queue.end_outage(Instant::now()));
                 }
             }
         } else if !sent.is_empty() {

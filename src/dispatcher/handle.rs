@@ -50,8 +50,9 @@ pub(crate) struct Handle {
     pub(crate) guard: Guard,
     current: Replaceable<Current>,
     queues: Mutex<HashMap<Key, Lanes>>,
-    /// How many keys have queues, and how many queues of another than the default priority there are.
+    /// How many keys have queues: read without the lock.
     count: AtomicUsize,
+    /// How many queues have another priority than the default.
     pub(super) ranked: AtomicUsize,
     /// The last number that was given to a request.
     last_number: AtomicU64,
@@ -87,10 +88,10 @@ pub(crate) struct Granted {
     pub(crate) held: Place,
 }
 
-/// The place of a request in its queue.
+/// Where a request waits: its arrival, and what chooses the queue among those of its key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Position {
-    /// The requests of the same lane that arrived earlier are ahead of it. Its number is 0 if it was in no queue.
+    /// Requests of the same lane that arrived earlier are ahead. The number is 0 if the request was in no queue.
     pub(crate) arrival: Arrival,
     pub(super) priority: Priority,
     /// The number of its share.
@@ -363,7 +364,7 @@ impl Handle {
         current.count(&mut new);
         let queue = KeyQueue::new(self, key, lane, flow, new);
         lanes.push(queue.clone());
-        self.ranked.fetch_add(queue.is_ranked(), Ordering::Relaxed);
+        (self.ranked).fetch_add(queue.is_ranked().into(), Ordering::Relaxed);
         if is_first {
             self.count.store(queues.len(), Ordering::Release);
             current.telemetry.queues(1.0);
@@ -403,7 +404,7 @@ impl Handle {
         lanes.retain(|queue| {
             let is_used = !queue.lock().is_idle();
             if !is_used {
-                self.ranked.fetch_sub(queue.is_ranked(), Ordering::Relaxed);
+                (self.ranked).fetch_sub(queue.is_ranked().into(), Ordering::Relaxed);
             }
             is_used
         });

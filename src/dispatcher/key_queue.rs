@@ -17,19 +17,24 @@ use crate::queue::{Queue, Refusal, Step, Turn};
 use crate::snapshot::until;
 use crate::telemetry::{Outcome, Span};
 
-/// A queue of one key.
+/// A queue of one key: its requests of one lane.
+///
+/// Locks are taken in this order: the queues of a handle, one queue, the schedule of the dispatcher, `scheduled`. No thread locks
+/// two queues at once. Change a queue by [`update`](Self::update), or call that afterwards: it schedules the next call and wakes
+/// requests.
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
     /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`](crate::algorithm::LANE_BITS).
     pub(super) lane: u64,
-    /// The number of the share.
+    /// The number of the share, or [`COMBINED`](crate::priority::COMBINED).
     pub(super) flow: u64,
     /// The weight of the share, as the latest request has it; 0 before the first one.
     pub(super) weight: AtomicU32,
+    /// Orders queues that are due at the same time.
     pub(super) serial: u64,
     queue: Mutex<Queue>,
-    /// When the dispatcher is to call for it.
+    /// Its time in the dispatcher's schedule; `None` if it is not there. Both change together, while the schedule is locked.
     pub(super) scheduled: Mutex<Option<Instant>>,
 }
 
@@ -71,9 +76,9 @@ impl KeyQueue {
         }
     }
 
-    /// 1 if its requests have another priority than the default, else 0.
-    pub(super) fn is_ranked(&self) -> usize {
-        usize::from(level(self.lane) != Priority::default().level())
+    /// Returns true if its requests have another priority than the default.
+    pub(super) fn is_ranked(&self) -> bool {
+        level(self.lane) != Priority::default().level()
     }
 
     /// The level and the share of its requests.
@@ -99,7 +104,7 @@ impl KeyQueue {
         }
     }
 
-    /// Changes the queue. Then its next call is scheduled, its requests are woken, and it is dropped if it is idle.
+    /// Changes the queue. Then schedules its next call, wakes its requests, and drops it if it is idle.
     pub(crate) fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue) -> T) -> T {
         let mut queue = self.queue.lock();
         let result = change(&mut queue);
@@ -124,7 +129,7 @@ impl KeyQueue {
 /// A request in its queue. It leaves the queue when it is dropped.
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
-    /// Its number is 0 once it has left the queue.
+    /// Where it waits. The number of its arrival is 0 once it has left the queue.
     pub(crate) place: Position,
     /// The telemetry of this policy counts it as waiting, as long as this lives.
     current: Arc<Current>,

@@ -202,7 +202,7 @@ impl Dispatcher {
                 has_fallback && self.store.shard(&it.key) == shard
             };
             for queue in self.queues().into_iter().filter(is_served) {
-                queue.update(|queue| queue.back(Instant::now()));
+                queue.update(|queue| queue.end_outage(Instant::now()));
             }
         }
         self.ensure_task();

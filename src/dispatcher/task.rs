@@ -36,12 +36,12 @@ const LONGEST_GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Default)]
 pub(super) struct Schedule {
-    /// Queues by the time of their next call.
+    /// Queues by the time of their next call and their serial number; see `KeyQueue::scheduled`.
     pub(super) due: BTreeMap<(Instant, u64), Arc<KeyQueue>>,
     pub(super) outages: Outages,
     /// What is under way, by number.
     pub(super) flights: HashMap<u64, Flight>,
-    /// The runtimes that have a task. That of the first one calls the store.
+    /// The runtimes that have a task, each once. The task of the first one calls the store; the others watch it.
     pub(super) tasks: Vec<runtime::Id>,
     /// When the first task has run last and had anything to do.
     beat: Option<Instant>,
@@ -141,7 +141,7 @@ impl Dispatcher {
             schedule.tasks.retain(|&task| task != runtime);
             return Next::End;
         }
-        // Another one may have taken its place in the meantime.
+        // The end of an earlier task of this runtime may have removed it.
         if !schedule.tasks.contains(&runtime) {
             schedule.tasks.push(runtime);
         }

@@ -31,7 +31,7 @@ pub(super) struct Departures {
 /// The requests with a turn that let those before them depart first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Stall {
-    /// Requests from this place on are blocked.
+    /// The requests that arrived then or later are blocked.
     blocked_from: Option<Arrival>,
     /// When to look again whether requests depart.
     pub(super) check: Option<Instant>,
@@ -53,23 +53,23 @@ pub(super) struct Departing {
 
 impl Departures {
     /// A request gets a turn. It lets those before it depart first.
-    pub(super) fn insert(&mut self, place: Arrival, departing: Departing) {
-        self.requests.insert(place, departing);
+    pub(super) fn insert(&mut self, arrival: Arrival, departing: Departing) {
+        self.requests.insert(arrival, departing);
         let from = self.stall.blocked_from;
-        self.stall.blocked_from = Some(from.map_or(place, |from| from.min(place)));
+        self.stall.blocked_from = Some(from.map_or(arrival, |from| from.min(arrival)));
     }
 
-    /// The request in this place departs now. Fails, and nothing departs, with the turn of a request before it that has
+    /// The request that arrived then departs now. Fails, and nothing departs, with the turn of a request before it that has
     /// missed it.
-    pub(super) fn depart(&mut self, place: Arrival, now: Instant) -> Result<(), Turn> {
+    pub(super) fn depart(&mut self, arrival: Arrival, now: Instant) -> Result<(), Turn> {
         let (stall, mut is_first) = (&mut self.stall, true);
-        for (&place, before) in self.requests.range(..place) {
-            if stall.is_late(place, before, now) {
+        for (&arrival, before) in self.requests.range(..arrival) {
+            if stall.is_late(arrival, before, now) {
                 return Err(*before.turn);
             }
             is_first &= before.turn.until <= now;
         }
-        self.requests.remove(&place);
+        self.requests.remove(&arrival);
         stall.passed = if is_first { 0 } else { stall.passed + 1 };
         (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
         self.release(now);
@@ -100,7 +100,7 @@ impl Departures {
         let released = blocked.by_ref().take(free);
         self.woken
             .extend(released.filter_map(|(_, it)| it.request.waker.take()));
-        self.stall.blocked_from = blocked.next().map(|(place, _)| *place);
+        self.stall.blocked_from = blocked.next().map(|(arrival, _)| *arrival);
         self.stall.check = self.first_blocked().map(|next| {
             let first = self.requests.values().next();
             let first = first.map_or(now, |first| first.turn.from.max(now));
@@ -158,12 +158,12 @@ impl Departures {
 }
 
 impl Stall {
-    pub(super) fn blocks(&self, place: Arrival) -> bool {
-        self.blocked_from.is_some_and(|from| place >= from)
+    pub(super) fn blocks(&self, arrival: Arrival) -> bool {
+        self.blocked_from.is_some_and(|from| arrival >= from)
     }
 
     /// Returns true if a request has missed its turn, and may get another one.
-    pub(super) fn is_late(&self, place: Arrival, it: &Departing, now: Instant) -> bool {
-        it.turn.until < now && (!it.request.has_missed || self.blocks(place))
+    pub(super) fn is_late(&self, arrival: Arrival, it: &Departing, now: Instant) -> bool {
+        it.turn.until < now && (!it.request.has_missed || self.blocks(arrival))
     }
 }

@@ -237,14 +237,14 @@ impl World {
             Step::Out(p) => {
                 self.left[OUT] -= 1;
                 let queue = &mut self.processes[p].queue;
-                queue.out(&StoreError::new("out"), now);
+                queue.begin_outage(&StoreError::new("out"), now);
                 // Without requests, nothing is kept for a store that is out.
                 self.is_leak_excused |= queue.waiting.is_empty();
             }
             Step::Back(p) => {
                 let queue = &mut self.processes[p].queue;
                 queue.out = None;
-                queue.back(now);
+                queue.end_outage(now);
             }
             Step::Crash(p) => {
                 self.left[CRASHED] -= 1;
