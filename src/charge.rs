@@ -62,7 +62,7 @@ struct Inner {
     handle: Arc<Handle>,
     key: Key,
     turn: Turn,
-    place: Position,
+    position: Position,
     /// A bit for each unit that was settled, or cannot be: a request in progress takes its places until it ends.
     settled: AtomicU8,
 }
@@ -84,8 +84,8 @@ impl Charge {
             handle: permit.handle.clone(),
             key: permit.key.clone(),
             turn,
-            place: permit.granted.place,
-            settled: AtomicU8::new(turn.counters.place().map_or(0, |place| 1 << place)),
+            position: permit.granted.position,
+            settled: AtomicU8::new(turn.counters.place().map_or(0, |unit| 1 << unit)),
         }))
     }
 
@@ -96,8 +96,8 @@ impl Charge {
 
     /// The charge in this unit; `None` if no quota counts it.
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
-        let place = self.place(unit).ok()?;
-        Some(self.0.turn.units.0[place])
+        let number = self.number_of(unit).ok()?;
+        Some(self.0.turn.units.0[number])
     }
 
     /// Corrects what was charged in this unit to the actual cost.
@@ -110,7 +110,7 @@ impl Charge {
     /// Fails with [`InvalidCost`](crate::ErrorKind::InvalidCost), and corrects nothing, if no quota counts the unit, if it was
     /// settled before, or if the quotas count differently since the request departed.
     pub fn settle(&self, unit: &str, cost: u32) -> Result<(), Error> {
-        self.settle_at(&[(self.place(unit)?, cost)])
+        self.settle_at(&[(self.number_of(unit)?, cost)])
     }
 
     /// Corrects what was charged in all units that the cost names. A cost in requests is ignored if no quota counts these.
@@ -122,7 +122,7 @@ impl Charge {
         let counts = |unit: &str| unit != REQUESTS || self.units().contains(&unit);
         let costs = cost.each().filter(|(unit, _)| counts(unit));
         let costs: Result<Vec<_>, _> = costs
-            .map(|(unit, cost)| Ok((self.place(unit)?, cost)))
+            .map(|(unit, cost)| Ok((self.number_of(unit)?, cost)))
             .collect();
         self.settle_at(&costs?)
     }
@@ -130,20 +130,20 @@ impl Charge {
     /// Corrects what was charged to nothing, in all units that were not settled: nothing was sent.
     pub fn refund(&self) {
         let settled = self.0.settled.fetch_or(u8::MAX, Ordering::Relaxed);
-        let places = (0..self.units().len()).filter(|place| settled & (1 << place) == 0);
-        let nothing: Vec<_> = places.map(|place| (place, 0)).collect();
+        let units = (0..self.units().len()).filter(|unit| settled & (1 << unit) == 0);
+        let nothing: Vec<_> = units.map(|unit| (unit, 0)).collect();
         // If the quotas count differently, there is nothing to correct.
         let _ = self.correct(&nothing);
     }
 
     fn settle_at(&self, costs: &[(usize, u32)]) -> Result<(), Error> {
-        let bits = costs.iter().fold(0, |bits, (place, _)| bits | 1 << place);
+        let bits = costs.iter().fold(0, |bits, (unit, _)| bits | 1 << unit);
         let relaxed = Ordering::Relaxed;
         let all_or_none = |settled| (settled & bits == 0).then_some(settled | bits);
         let settled = self.0.settled.fetch_update(relaxed, relaxed, all_or_none);
         if let Err(settled) = settled {
-            let twice = costs.iter().find(|(place, _)| settled & (1 << place) != 0);
-            let unit = twice.map_or("", |(place, _)| self.units()[*place]);
+            let twice = costs.iter().find(|(unit, _)| settled & (1 << unit) != 0);
+            let unit = twice.map_or("", |(unit, _)| self.units()[*unit]);
             return Err(self.error(format!("{unit} were settled before")));
         }
         self.correct(costs)
@@ -154,7 +154,7 @@ impl Charge {
             handle,
             key,
             turn,
-            place,
+            position,
             ..
         } = &*self.0;
         let settlements = costs.iter().map(|&(unit, cost)| Settlement {
@@ -164,7 +164,7 @@ impl Charge {
         });
         let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
-        if changes.is_empty() || handle.settle(key, (turn, *place), &changes) {
+        if changes.is_empty() || handle.settle(key, (turn, *position), &changes) {
             return Ok(());
         }
         let units: Vec<_> = changes.iter().map(|it| self.units()[it.unit]).collect();
@@ -178,10 +178,10 @@ impl Charge {
         self.0.turn.counters.units
     }
 
-    fn place(&self, unit: &str) -> Result<usize, Error> {
-        let place = self.units().iter().position(|name| *name == unit);
-        let place = place.filter(|_| unit != CONCURRENT);
-        place.ok_or_else(|| {
+    fn number_of(&self, unit: &str) -> Result<usize, Error> {
+        let number = self.units().iter().position(|name| *name == unit);
+        let number = number.filter(|_| unit != CONCURRENT);
+        number.ok_or_else(|| {
             let units = self.units().join(", ");
             self.error(format!("cannot settle {unit}, as the quotas count {units}"))
         })

@@ -67,8 +67,8 @@ impl Acquire {
 
     /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
-        let place = expired.handle.former_place(expired.granted.place);
-        self.progress = Progress::Again(Box::new(place));
+        let position = expired.handle.former_position(expired.granted.position);
+        self.progress = Progress::Again(Box::new(position));
         expired.handle.forfeit(&expired.key, expired.granted);
         (self.handle, self.key) = (Some(expired.handle), expired.key);
     }
@@ -300,7 +300,7 @@ impl Acquire {
     #[inline(always)]
     fn start(&mut self) -> Result<Option<Granted>, Cause> {
         let (handle, key, now) = (self.handle(), &self.key, Instant::now());
-        let place = match &self.progress {
+        let position = match &self.progress {
             Progress::Again(former) => **former,
             _ => Position::new(now, &self.rank),
         };
@@ -308,7 +308,7 @@ impl Acquire {
         let span = current.telemetry.begin(key, self.cost.requests());
         let entered = span.enter();
         let joined = match self.cost_under(&current.policy, None) {
-            Ok(cost) => match handle.depart_at_once(&current, key, cost, place, now) {
+            Ok(cost) => match handle.depart_at_once(&current, key, cost, position, now) {
                 Some(Ok(granted)) => {
                     drop(entered);
                     self.end(&current, span, &granted);
@@ -316,7 +316,7 @@ impl Acquire {
                 }
                 at_once => {
                     let standing = at_once.and_then(Result::err);
-                    self.join(&current, (cost, standing), place, now)
+                    self.join(&current, (cost, standing), position, now)
                 }
             },
             Err(cause) => Err(cause),
@@ -330,7 +330,7 @@ impl Acquire {
                 Ok(None)
             }
             Err(cause) => {
-                let waited = now - place.arrival.at;
+                let waited = now - position.arrival.at;
                 (current.telemetry).ended(span, key, cause.outcome(), waited, None);
                 Err(cause)
             }
@@ -345,7 +345,7 @@ impl Acquire {
         };
         let _entered = joined.span.enter();
         let result = ready!(Pin::new(&mut **joined).poll(cx));
-        let (arrival, span) = (joined.place.arrival.at, mem::take(&mut joined.span));
+        let (arrival, span) = (joined.position.arrival.at, mem::take(&mut joined.span));
         self.progress = Progress::New;
         let current = self.handle().load();
         Poll::Ready(match result {
@@ -385,11 +385,11 @@ impl Acquire {
         &self,
         current: &Current,
         (cost, refused): (Costs, Option<Standing>),
-        place: Position,
+        position: Position,
         now: Instant,
     ) -> Result<Waiting, Cause> {
         let (handle, key) = (self.handle(), &self.key);
-        let bound = self.bound(&current.policy, place.arrival.at);
+        let bound = self.bound(&current.policy, position.arrival.at);
         // With an earlier bound, it departs by the answer to the first call or not at all.
         let answered = now + handle.guard.round_trip();
         let waits = bound.is_none_or(|bound| answered < bound);
@@ -404,10 +404,10 @@ impl Acquire {
                     true => (Mode::Wait, bound),
                     false => (Mode::Try, None),
                 };
-                handle.join(mode, key, (&self.cost, &self.rank), place, bound)
+                handle.join(mode, key, (&self.cost, &self.rank), position, bound)
             }
         };
-        joined.map_err(|refusal| self.cause(&current.policy, refusal, now, now - place.arrival.at))
+        joined.map_err(|it| self.cause(&current.policy, it, now, now - position.arrival.at))
     }
 
     /// The time by which a request has to depart that arrived at this time.

@@ -81,7 +81,7 @@ pub(crate) struct Granted {
     pub(crate) remaining: Remaining,
     /// All units are available again so long after the start of the turn, in microseconds.
     pub(crate) reset: u64,
-    pub(crate) place: Position,
+    pub(crate) position: Position,
     /// How long it has waited.
     pub(crate) waited: Duration,
     /// Its place among those in progress, if a quota limits how many there are.
@@ -107,7 +107,7 @@ impl Granted {
 }
 
 impl Position {
-    /// A new place.
+    /// The position of a new request.
     #[inline]
     pub(crate) fn new(at: Instant, rank: &Rank) -> Self {
         Self {
@@ -216,7 +216,7 @@ impl Handle {
         current: &Current,
         key: &Key,
         cost: Costs,
-        place: Position,
+        position: Position,
         now: Instant,
     ) -> Option<Result<Granted, Standing>> {
         let (store, policy) = (self.dispatcher.embedded.as_ref()?, &current.policy);
@@ -250,13 +250,13 @@ impl Handle {
             turn,
             remaining: Remaining::new(policy.units(), attempt.remaining),
             reset: attempt.reset.saturating_sub(at),
-            place,
-            waited: now - place.arrival.at,
+            position,
+            waited: now - position.arrival.at,
             held: Place::default(),
         }))
     }
 
-    /// A request enters the queue of its key, in the place that it had if it is not new.
+    /// A request enters the queue of its key, in the position that it had if it is not new.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl Handle {
         mode: Mode,
         key: &Key,
         (cost, rank): (&Cost, &Rank),
-        mut place: Position,
+        mut position: Position,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
         if Runtime::try_current().is_err() {
@@ -286,7 +286,7 @@ impl Handle {
         let cost = current.policy.costs_of(cost, None);
         let cost = cost.map_err(|_| Refusal::TooCostly)?;
         let most = current.policy.max_waiting();
-        let most = most.filter(|_| mode == Mode::Wait && place.arrival.number == 0);
+        let most = most.filter(|_| mode == Mode::Wait && position.arrival.number == 0);
         if let (Some(most), Some(lanes)) = (most, queues.get(key)) {
             let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
             if waiting >= most {
@@ -295,7 +295,7 @@ impl Handle {
                 return Err(Refusal::Full(waiting, standing));
             }
         }
-        let queue = self.queue_of(&mut queues, key, cost, place);
+        let queue = self.queue_of(&mut queues, key, cost, position);
         let reserves = current.policy.reserves();
         let mut locked = queue.lock();
         if queue.flow == COMBINED {
@@ -303,14 +303,14 @@ impl Handle {
         }
         current.count(&mut locked);
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
-        if place.arrival.number == 0 {
+        if position.arrival.number == 0 {
             // New requests are in the order in which they join, as the queues are locked.
             let (at, number) = (Instant::now(), self.next_number());
-            place.arrival = Arrival { at, number };
+            position.arrival = Arrival { at, number };
         }
         // Its share may have been combined with others.
-        place.flow = queue.flow;
-        locked.join(mode, place.arrival, cost, bound);
+        position.flow = queue.flow;
+        locked.join(mode, position.arrival, cost, bound);
         let level = rank.priority.level();
         let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
         if level < Priority::Normal.level() || is_guaranteed {
@@ -324,15 +324,15 @@ impl Handle {
             overtake(&self.lanes(key), &queue, (mode, cost), reserves, now);
         }
         queue.update(|_| {});
-        Ok(Waiting::new(queue, place, current))
+        Ok(Waiting::new(queue, position, current))
     }
 
-    /// The place of a request that had a permit, and waits once more.
-    pub(crate) fn former_place(&self, mut place: Position) -> Position {
-        if place.arrival.number == 0 {
-            place.arrival.number = self.next_number();
+    /// The position of a request that had a permit, and waits once more.
+    pub(crate) fn former_position(&self, mut position: Position) -> Position {
+        if position.arrival.number == 0 {
+            position.arrival.number = self.next_number();
         }
-        place
+        position
     }
 
     /// The number of a request that was in no queue yet, behind those that arrived at the same time.
@@ -379,18 +379,18 @@ impl Handle {
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
         cost: Costs,
-        place: Position,
+        position: Position,
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
-        let mine = place.priority.level();
+        let mine = position.priority.level();
         let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
         let lanes = queues.get(key).into_iter().flatten();
-        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == place.flow);
+        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == position.flow);
         let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
         let waiting = alike.filter(|it| it.lock().len() > 0);
         match waiting.min_by_key(|it| level(it.lane)) {
             Some(queue) => queue.clone(),
-            None => self.queue_of(queues, key, cost, place),
+            None => self.queue_of(queues, key, cost, position),
         }
     }
 
@@ -434,16 +434,14 @@ impl Handle {
 
     /// A permit was not used: the next request departs in its place, or the store takes it back.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, granted: Granted) {
-        let Granted {
-            turn, place, held, ..
-        } = granted;
+        let (turn, position) = (granted.turn, granted.position);
         self.denials.forget(Some(key));
-        if let Some(held) = held.0 {
+        if let Some(held) = granted.held.0 {
             return held.forfeit(turn);
         }
         let queue = {
             let mut queues = self.queues.lock();
-            let queue = self.queue_like(&mut queues, key, turn.units, place);
+            let queue = self.queue_like(&mut queues, key, turn.units, position);
             queue.lock().pass_on(Mode::Wait, turn, Instant::now());
             queue
         };
@@ -455,7 +453,7 @@ impl Handle {
     pub(crate) fn settle(
         self: &Arc<Self>,
         key: &Key,
-        (turn, place): (&Turn, Position),
+        (turn, position): (&Turn, Position),
         settlements: &[Settlement],
     ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
@@ -471,7 +469,7 @@ impl Handle {
                 // It stays charged.
                 return true;
             }
-            let queue = self.queue_of(&mut queues, key, turn.units, place);
+            let queue = self.queue_of(&mut queues, key, turn.units, position);
             let at = Instant::now() + gather;
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)

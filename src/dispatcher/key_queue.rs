@@ -25,7 +25,8 @@ use crate::telemetry::{Outcome, Span};
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`](crate::algorithm::LANE_BITS).
+    /// The last bits of the number of the process, under which the store knows the queue; see
+    /// [`LANE_BITS`](crate::algorithm::LANE_BITS).
     pub(super) lane: u64,
     /// The number of the share, or [`COMBINED`](crate::priority::COMBINED).
     pub(super) flow: u64,
@@ -130,7 +131,7 @@ impl KeyQueue {
 pub(crate) struct Waiting {
     queue: Arc<KeyQueue>,
     /// Where it waits. The number of its arrival is 0 once it has left the queue.
-    pub(crate) place: Position,
+    pub(crate) position: Position,
     /// The telemetry of this policy counts it as waiting, as long as this lives.
     current: Arc<Current>,
     pub(crate) span: Span,
@@ -138,11 +139,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(queue: Arc<KeyQueue>, place: Position, current: Arc<Current>) -> Self {
-        (current.telemetry).waiting(&queue.key, place.priority, 1.0);
+    pub(super) fn new(queue: Arc<KeyQueue>, position: Position, current: Arc<Current>) -> Self {
+        (current.telemetry).waiting(&queue.key, position.priority, 1.0);
         Self {
             queue,
-            place,
+            position,
             current,
             span: Span::default(),
             timer: None,
@@ -155,18 +156,18 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let place = this.place;
+        let position = this.position;
         let queue = &this.queue;
         let dispatcher = &queue.handle.dispatcher;
         loop {
             let (now, step) = queue.update(|queue| {
                 // While the queue is locked, as another thread that sees a later time may return the turn.
                 let now = Instant::now();
-                (now, queue.poll(place.arrival, now, cx.waker()))
+                (now, queue.poll(position.arrival, now, cx.waker()))
             });
             match step {
                 Step::Depart(turn, standing) => {
-                    this.place.arrival.number = 0;
+                    this.position.arrival.number = 0;
                     queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
@@ -175,13 +176,13 @@ impl Future for Waiting {
                         turn,
                         remaining: standing.remaining,
                         reset: until(standing.reset, turn.from).as_micros() as u64,
-                        place,
-                        waited: now.saturating_duration_since(place.arrival.at),
+                        position,
+                        waited: now.saturating_duration_since(position.arrival.at),
                         held,
                     }));
                 }
                 Step::Fail(refusal) => {
-                    this.place.arrival.number = 0;
+                    this.position.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
                 Step::Missed(turn) => queue.missed(&turn, now),
@@ -202,14 +203,14 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let (queue, now) = (&self.queue, Instant::now());
-        (self.current.telemetry).waiting(&queue.key, self.place.priority, -1.0);
-        if self.place.arrival.number == 0 {
+        (self.current.telemetry).waiting(&queue.key, self.position.priority, -1.0);
+        if self.position.arrival.number == 0 {
             return;
         }
-        if queue.update(|queue| queue.leave(self.place.arrival, now)) {
+        if queue.update(|queue| queue.leave(self.position.arrival, now)) {
             queue.handle.denials.forget(Some(&queue.key));
         }
-        let waited = now.saturating_duration_since(self.place.arrival.at);
+        let waited = now.saturating_duration_since(self.position.arrival.at);
         let span = std::mem::take(&mut self.span);
         let current = queue.handle.load();
         (current.telemetry).ended(span, &queue.key, Outcome::Cancelled, waited, None);

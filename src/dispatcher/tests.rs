@@ -46,8 +46,8 @@ impl Handle {
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
         let rank = Rank::default();
-        let place = Position::new(Instant::now(), &rank);
-        self.join(mode, &key(), (&cost.into(), &rank), place, bound)
+        let position = Position::new(Instant::now(), &rank);
+        self.join(mode, &key(), (&cost.into(), &rank), position, bound)
     }
 }
 

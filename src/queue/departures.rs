@@ -15,8 +15,9 @@ pub(crate) const NEIGHBOURS: usize = 8;
 /// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
 const STALLS: u32 = 4;
 
-/// How often that happens until one departs.
+/// How often their number doubles until one departs.
 const MOST_STALLS: u32 = 2;
+/// That part of the guard, at least.
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
 
 /// The requests that have a turn, by their places.
@@ -28,7 +29,7 @@ pub(super) struct Departures {
     pub(super) woken: Woken,
 }
 
-/// The requests with a turn that let those before them depart first.
+/// Which requests with a turn may depart: those before `blocked_from`. The others wait, so that all keep their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Stall {
     /// The requests that arrived then or later are blocked.
