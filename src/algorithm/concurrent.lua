@@ -4,6 +4,8 @@ do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, lease = unpack('<I4I7', head, @terms + 1)
   if lease > common.memory then common.memory = lease end
+  -- Where the holders are in the tail, their number, and the units of all; the units and the number of the call of this process;
+  -- true if another lane of this process holds places.
   local list, count, used, own, own_number, is_here
   -- The entries of the other processes, and the first and the last end of their leases.
   local entries, first_end, last_end

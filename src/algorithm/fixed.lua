@@ -4,6 +4,7 @@ do
   local prefix = sub(head, @terms, @terms + 11)
   local limit, window = unpack('<I4I7', head, @terms + 1)
   if window > common.memory then common.memory = window end
+  -- The window that counts, its units, and the latest recorded time in it. An unaligned one begins with a departure.
   local start, finish, count, last
 
   function load$()

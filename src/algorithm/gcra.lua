@@ -5,6 +5,7 @@ do
   local burst, interval = unpack('<I4I7', head, @terms + 1)
   local tolerance = span(burst, interval)
   if tolerance > common.memory then common.memory = tolerance end
+  -- The theoretical arrival time, at which all units are available again, and the latest recorded time.
   local due, last
 
   function load$()

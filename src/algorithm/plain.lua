@@ -1,6 +1,10 @@
 -- The simplest calls: one unit, one cost, all requests may depart at once, or the only one does not wait, and no other
--- process waits. Their answers and values are those of the rest of the script, in half of the time. All other calls get no
--- answer here. Not for policies of many quotas, as Lua has at most 200 local variables.
+-- process waits. Their answers and values are those of the rest of the script, in half of the time. Not for policies of many
+-- quotas, as Lua has at most 200 local variables.
+--
+-- A `break` ends the work for a key. If it has no answer then, nothing was written, and the rest of the script serves it. The parts
+-- of the algorithms set `departs`, the time of the departure; `remaining`; `reset`, when all units are available again; and
+-- `finish`, when the value is of no use any more.
 
 if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share then
   local format, are_plain = string.format, true
@@ -89,6 +93,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
     if remaining < 0 then remaining = 0 end
     remaining = remaining - remaining % 1
     size = #other_bytes + 34 + #logs --ring
+    -- As in state.lua.
     local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
     if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end
     front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', announced_after, expires, size, @written) --ring

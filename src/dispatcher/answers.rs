@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Dispatcher;
-use super::calls::{Flight, Sent};
+use super::calls::{Flight, SentCall};
 use super::known::Denied;
 use crate::algorithm::{Costs, Taken};
 use crate::clock::{Offset, StoreClock};
@@ -24,7 +24,7 @@ pub(super) fn left_out() -> StoreError {
     StoreError::new("the store left out an answer").no_outage()
 }
 
-impl Sent {
+impl SentCall {
     fn failed(&self, error: &StoreError) {
         self.queue
             .update(|queue| queue.failed(self.number, error, Instant::now()));
@@ -150,7 +150,7 @@ impl Dispatcher {
     pub(super) fn apply(
         self: &Arc<Self>,
         shard: Option<u64>,
-        sent: Vec<Sent>,
+        sent: Vec<SentCall>,
         answer: Result<Answered, StoreError>,
     ) {
         let answered = match answer {
@@ -166,8 +166,9 @@ impl Dispatcher {
         let offset = self.observe(clock, &answered);
         let is_remote = shard.is_some() && self.embedded.is_none();
         if is_remote {
-            let is_same =
-                |one: &Sent, other: &Sent| Arc::ptr_eq(&one.queue.handle, &other.queue.handle);
+            let is_same = |one: &SentCall, other: &SentCall| {
+                Arc::ptr_eq(&one.queue.handle, &other.queue.handle)
+            };
             for sent in sent.chunk_by(is_same) {
                 sent[0].queue.handle.measured(&answered, &offset);
             }
@@ -249,7 +250,7 @@ impl Dispatcher {
     }
 
     /// A call has failed.
-    fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &Sent, error: &StoreError) {
+    fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &SentCall, error: &StoreError) {
         if let Some(shard) = shard.filter(|_| error.is_outage()) {
             self.out(shard, &sent.queue.key, error, false);
         }

@@ -25,11 +25,11 @@ const BEYOND_ROUND_TRIP: u64 = 40_000;
 pub(super) enum Flight {
     /// A measurement of the round trip to a shard, for which its queues wait, or a probe of a shard that is out.
     Ping(u64, Key),
-    Call(u64, Vec<Sent>),
+    Call(u64, Vec<SentCall>),
 }
 
 /// A queue's part of a batch.
-pub(super) struct Sent {
+pub(super) struct SentCall {
     pub(super) queue: Arc<KeyQueue>,
     pub(super) policy: Arc<Policy>,
     pub(super) counters: CounterSet,
@@ -151,7 +151,7 @@ impl Dispatcher {
         number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
-    ) -> Option<(Sent, Take)> {
+    ) -> Option<(SentCall, Take)> {
         let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
@@ -199,7 +199,7 @@ impl Dispatcher {
         if take.strict.is_some() {
             take.shorten_guard(policy.guard().as_micros() as u64);
         }
-        let sent = Sent {
+        let sent = SentCall {
             queue: queue.clone(),
             policy,
             counters: current.counters,

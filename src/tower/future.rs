@@ -107,9 +107,9 @@ where
             is_shared,
             acquire: layer.admit(&request),
             request: Some(request),
-            expires: None,
-            expired: false,
-            let_go: false,
+            expiry: None,
+            has_expired: false,
+            has_released: false,
         };
         Self {
             stage: Stage::Waiting { waiting },

@@ -65,7 +65,7 @@ impl<S, L: Clone> Layer<S> for SharedLayer<L> {
             inner: Shared {
                 service: Arc::new(Mutex::new(inner)),
                 turns: Arc::default(),
-                turn: Turn::None,
+                access: Access::None,
             },
             layer: Arc::new(self.0.clone()),
             is_shared: true,
@@ -82,10 +82,10 @@ pub struct Shared<S> {
     /// The one turn to lock the service for longer than a moment. Waiting for it does not name the type of the service, which
     /// a spawned task could not prove to be `Send` then.
     turns: Arc<sync::Mutex<()>>,
-    turn: Turn,
+    access: Access,
 }
 
-enum Turn {
+enum Access {
     None,
     Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send + Sync>>),
     Held(OwnedMutexGuard<()>),
@@ -98,17 +98,17 @@ impl<Q, S: Service<Q> + Send> Service<Q> for Shared<S> {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
-            self.turn = match &mut self.turn {
-                Turn::None => Turn::Waiting(Box::pin(self.turns.clone().lock_owned())),
-                Turn::Waiting(turn) => Turn::Held(ready!(turn.as_mut().poll(cx))),
-                Turn::Held(_) => return self.service.lock().poll_ready(cx),
+            self.access = match &mut self.access {
+                Access::None => Access::Waiting(Box::pin(self.turns.clone().lock_owned())),
+                Access::Waiting(turn) => Access::Held(ready!(turn.as_mut().poll(cx))),
+                Access::Held(_) => return self.service.lock().poll_ready(cx),
             };
         }
     }
 
     fn call(&mut self, request: Q) -> S::Future {
-        match mem::replace(&mut self.turn, Turn::None) {
-            Turn::Held(_turn) => self.service.lock().call(request),
+        match mem::replace(&mut self.access, Access::None) {
+            Access::Held(_turn) => self.service.lock().call(request),
             _ => panic!("called before it was ready"),
         }
     }
@@ -119,7 +119,7 @@ impl<S> Clone for Shared<S> {
         Self {
             service: self.service.clone(),
             turns: self.turns.clone(),
-            turn: Turn::None,
+            access: Access::None,
         }
     }
 }

@@ -31,11 +31,11 @@ pub(super) struct Waiting<S, Q> {
     pub(super) request: Option<Q>,
     /// `None` for a request that is exempt, or that passes although it was refused.
     pub(super) acquire: Option<Acquire>,
-    pub(super) expires: Option<Pin<Box<Sleep>>>,
-    /// Whether a permit has expired, and the service has not been ready since.
-    pub(super) expired: bool,
-    /// Whether the service was ready once, and was released because the request had no permit.
-    pub(super) let_go: bool,
+    pub(super) expiry: Option<Pin<Box<Sleep>>>,
+    /// A permit has expired, and the service was not ready since. Once it is, the request asks for another permit.
+    pub(super) has_expired: bool,
+    /// The service was ready before the permit, and the request has released it for others.
+    pub(super) has_released: bool,
 }
 
 impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
@@ -46,7 +46,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         departed: &mut Option<Departed>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Stopped<S::Error>>> {
-        if !self.expired {
+        if !self.has_expired {
             ready!(self.poll_permit(departed, cx))?;
         }
         let Poll::Ready(is_ready) = self.service.poll_ready(cx) else {
@@ -54,7 +54,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
             return Poll::Pending;
         };
         is_ready.map_err(Stopped::Failed)?;
-        self.expired = false;
+        self.has_expired = false;
         while self.acquire.is_some() {
             if let Some(Ok(permit)) = departed
                 && permit.is_valid()
@@ -66,8 +66,8 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
                 // The request releases the service while it waits. A service that always takes longer to get ready
                 // than a permit is valid would never be called, so the request releases it only once. A shared service
                 // stays ready by itself, and others need it.
-                if !self.let_go || self.is_shared {
-                    self.let_go = true;
+                if !self.has_released || self.is_shared {
+                    self.has_released = true;
                     self.service = self.service.clone();
                 }
                 return Poll::Pending;
@@ -99,18 +99,16 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
             return;
         };
         let at = permit.granted.turn.until;
-        let expires = self
-            .expires
-            .get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if expires.as_mut().poll(cx).is_ready() {
-            self.expired = true;
+        let expiry = self.expiry.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if expiry.as_mut().poll(cx).is_ready() {
+            self.has_expired = true;
             self.acquire_again(departed);
         }
     }
 
     /// Gives back a permit that has expired, if there is one, and asks for another.
     fn acquire_again(&mut self, departed: &mut Option<Departed>) {
-        self.expires = None;
+        self.expiry = None;
         if let Some(acquire) = &mut self.acquire
             && let Some(Ok(expired)) = departed.take()
         {

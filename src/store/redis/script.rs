@@ -18,9 +18,9 @@
 //! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@next` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
-//! | `@aligned`, `@spaced` | whether the kind is so |
-//! | `@head`, `@quotas` | the bytes before the rings, the number of quotas |
-//! | `@numbers`, `@logs` | what `write` has returned for all quotas |
+//! | `@aligned`, `@spaced` | true for a fixed window that begins by the clock; true for spacing and the leaky bucket |
+//! | `@head`, `@last`, `@quotas` | the bytes before the rings, the offset of the last one, the number of quotas |
+//! | `@numbers`, `@logs` | what `write$()` has returned for all quotas, joined: their numbers, and their logs that are no rings |
 //! | `@written`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
 //! | `@formats`, `@differs`, `@flags` | in `plain.lua`, the formats of these; whether the terms in the value are other ones; the flags of the value |
 
@@ -49,7 +49,7 @@ const MOST_PLAIN: usize = 4;
 /// A script and its SHA-1 digest, by which servers know it.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// The kinds of the quotas, and the numbers of their units.
+    /// The kind of each quota, and the number of its unit.
     shape: Vec<(u8, usize)>,
     pub(super) text: String,
     pub(super) sha: String,

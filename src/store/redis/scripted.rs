@@ -6,7 +6,7 @@ use redis::{Cmd, Pipeline, ServerError};
 use tokio::time::Instant;
 
 use super::script::Script;
-use super::wire::{self, Answer};
+use super::wire::{self, KeyAnswer};
 use super::{Done, NamedCall, Reading, RedisStore, host_time, naming, strange, unrecognized};
 use crate::algorithm::Writer;
 use crate::store::StoreError;
@@ -105,16 +105,16 @@ impl RedisStore {
                 };
                 for (place, answer) in places.zip(answers) {
                     results[place] = match answer {
-                        Answer::Done(mut taken) => {
+                        KeyAnswer::Done(mut taken) => {
                             if wire::releases(&call.call) {
                                 // The script has sent the nudges.
                                 taken.next.clear();
                             }
                             Some(Ok((taken, Reading { now, origin })))
                         }
-                        Answer::NeedsTransaction => None,
-                        Answer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
-                        Answer::Later => {
+                        KeyAnswer::NeedsTransaction => None,
+                        KeyAnswer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
+                        KeyAnswer::Later => {
                             repeated.push(single(place));
                             None
                         }

@@ -11,9 +11,9 @@ use crate::store::{Call, Operation, StoreError};
 
 use super::script::CALL_HEAD;
 
-/// The answer of a script.
+/// The answer of a script for one key.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum KeyAnswer {
     Done(Taken),
     /// The value has other quotas, or a ring is full: change it without the script.
     NeedsTransaction,
@@ -151,7 +151,7 @@ pub(super) fn answers(
     value: &Value,
     count: usize,
     counters: &[Counter],
-) -> Option<(u64, Vec<Answer>)> {
+) -> Option<(u64, Vec<KeyAnswer>)> {
     let Value::BulkString(bytes) = value else {
         return None;
     };
@@ -162,17 +162,17 @@ pub(super) fn answers(
     bytes.0.is_empty().then_some((now, answers))
 }
 
-fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Answer, StoreError> {
+fn answer(bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<KeyAnswer, StoreError> {
     let [status] = bytes.numbers([1])?;
     Ok(match status {
-        1 => Answer::Done(Taken {
+        1 => KeyAnswer::Done(Taken {
             is_outdated: true,
             ..Taken::default()
         }),
-        2 => Answer::NeedsTransaction,
-        3 => Answer::Unrecognized,
-        5 => Answer::Later,
-        _ => Answer::Done(taken(status, bytes, counters)?),
+        2 => KeyAnswer::NeedsTransaction,
+        3 => KeyAnswer::Unrecognized,
+        5 => KeyAnswer::Later,
+        _ => KeyAnswer::Done(taken(status, bytes, counters)?),
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::Value;
 
 use super::script::Script;
-use super::wire::{self, Answer};
+use super::wire::{self, KeyAnswer};
 use crate::algorithm::{Origin, Taken, Writer};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
@@ -89,10 +89,10 @@ impl Lua {
         let (at, answers) = wire::answers(&value, calls.len(), policy.counters()).unwrap();
         assert_eq!(at, now);
         let answers = answers.into_iter().map(|answer| match answer {
-            Answer::Done(taken) => Some(taken),
-            Answer::NeedsTransaction => None,
-            Answer::Unrecognized => panic!("the value is not recognized"),
-            Answer::Later => panic!("so few calls are done at once"),
+            KeyAnswer::Done(taken) => Some(taken),
+            KeyAnswer::NeedsTransaction => None,
+            KeyAnswer::Unrecognized => panic!("the value is not recognized"),
+            KeyAnswer::Later => panic!("so few calls are done at once"),
         });
         answers.collect()
     }
