@@ -164,7 +164,7 @@ impl Charge {
         });
         let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
-        if changes.is_empty() || handle.settle(key, (turn, *position), &changes) {
+        if changes.is_empty() || handle.settle(key, turn, *position, &changes) {
             return Ok(());
         }
         let units: Vec<_> = changes.iter().map(|it| self.units()[it.unit]).collect();

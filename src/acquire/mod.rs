@@ -316,7 +316,7 @@ impl Acquire {
                 }
                 at_once => {
                     let standing = at_once.and_then(Result::err);
-                    self.join(&current, (cost, standing), position, now)
+                    self.join(&current, cost, standing, position, now)
                 }
             },
             Err(cause) => Err(cause),
@@ -384,7 +384,8 @@ impl Acquire {
     fn join(
         &self,
         current: &Current,
-        (cost, refused): (Costs, Option<Standing>),
+        cost: Costs,
+        refused: Option<Standing>,
         position: Position,
         now: Instant,
     ) -> Result<Waiting, Cause> {
@@ -404,7 +405,7 @@ impl Acquire {
                     true => (Mode::Wait, bound),
                     false => (Mode::Try, None),
                 };
-                handle.join(mode, key, (&self.cost, &self.rank), position, bound)
+                handle.join(mode, key, &self.cost, &self.rank, position, bound)
             }
         };
         joined.map_err(|it| self.cause(&current.policy, it, now, now - position.arrival.at))

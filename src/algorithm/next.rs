@@ -31,7 +31,8 @@ impl State {
         &self,
         terms: &Terms,
         others: &Others<'_>,
-        (granted, rest): (Units, &Demand),
+        granted: Units,
+        rest: &Demand,
         take: &Take,
         last: u64,
     ) -> u64 {

@@ -202,8 +202,7 @@ impl State {
         };
         if !rest.is_empty() {
             let last = taken.expected.last().copied().unwrap_or(now);
-            let behind = (units, &rest);
-            taken.next_call = self.next_call(&terms, &others, behind, take, last);
+            taken.next_call = self.next_call(&terms, &others, units, &rest, take, last);
         }
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());

@@ -269,7 +269,8 @@ impl Handle {
         self: &Arc<Self>,
         mode: Mode,
         key: &Key,
-        (cost, rank): (&Cost, &Rank),
+        cost: &Cost,
+        rank: &Rank,
         mut position: Position,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
@@ -321,7 +322,7 @@ impl Handle {
         drop(queues);
         // A place belongs to the queue to which the store has given it.
         if current.policy.lease().is_none() {
-            overtake(&self.lanes(key), &queue, (mode, cost), reserves, now);
+            overtake(&self.lanes(key), &queue, mode, cost, reserves, now);
         }
         queue.update(|_| {});
         Ok(Waiting::new(queue, position, current))
@@ -453,7 +454,8 @@ impl Handle {
     pub(crate) fn settle(
         self: &Arc<Self>,
         key: &Key,
-        (turn, position): (&Turn, Position),
+        turn: &Turn,
+        position: Position,
         settlements: &[Settlement],
     ) -> bool {
         if settlements.iter().any(|it| it.difference < 0) {
@@ -676,7 +678,8 @@ impl Handle {
 fn overtake(
     lanes: &Lanes,
     queue: &KeyQueue,
-    (mode, cost): (Mode, Costs),
+    mode: Mode,
+    cost: Costs,
     reserves: Reserves,
     now: Instant,
 ) {

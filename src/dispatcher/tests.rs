@@ -47,7 +47,7 @@ impl Handle {
     ) -> Result<Waiting, Refusal> {
         let rank = Rank::default();
         let position = Position::new(Instant::now(), &rank);
-        self.join(mode, &key(), (&cost.into(), &rank), position, bound)
+        self.join(mode, &key(), &cost.into(), &rank, position, bound)
     }
 }
 
