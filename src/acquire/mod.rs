@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::coop;
 use tokio::time::Instant;
 
 use crate::algorithm::{Costs, Mode};
@@ -49,6 +50,8 @@ pub(crate) enum Progress {
     /// It has the place in the queue that it had when it got a permit that expired.
     Again(Box<Position>),
     Joined(Box<Waiting>),
+    /// It was refused, and other tasks run before its task learns of that.
+    Refused(Box<Cause>),
 }
 
 impl Acquire {
@@ -283,17 +286,43 @@ impl Acquire {
         granted: impl FnOnce(Permit) -> T,
         refused: impl FnOnce(&Self, Cause) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        if !matches!(self.progress, Progress::Joined(_)) {
-            match self.start() {
+        match &self.progress {
+            Progress::Joined(_) => {}
+            Progress::Refused(_) => return self.poll_again(cx).map(|it| refused(self, it)),
+            _ => match self.start() {
                 Ok(Some(departs)) => return Poll::Ready(Ok(granted(self.permit(departs)))),
                 Ok(None) => {}
-                Err(cause) => return Poll::Ready(refused(self, cause)),
+                Err(cause) => return self.poll_refused(cause, cx).map(|it| refused(self, it)),
+            },
+        }
+        match ready!(self.poll_joined(cx)) {
+            Ok(permit) => Poll::Ready(Ok(granted(permit))),
+            Err(cause) => self.poll_refused(cause, cx).map(|it| refused(self, it)),
+        }
+    }
+
+    /// A task that asks again after each refusal, without a pause, lets others run now and then.
+    #[cold]
+    fn poll_refused(&mut self, cause: Cause, cx: &mut Context<'_>) -> Poll<Cause> {
+        match coop::poll_proceed(cx) {
+            Poll::Ready(coop) => {
+                coop.made_progress();
+                Poll::Ready(cause)
+            }
+            Poll::Pending => {
+                self.progress = Progress::Refused(Box::new(cause));
+                Poll::Pending
             }
         }
-        Poll::Ready(match ready!(self.poll_joined(cx)) {
-            Ok(permit) => Ok(granted(permit)),
-            Err(cause) => refused(self, cause),
-        })
+    }
+
+    /// Polls a request that was refused.
+    #[cold]
+    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        let Progress::Refused(cause) = mem::replace(&mut self.progress, Progress::New) else {
+            unreachable!("it was refused");
+        };
+        self.poll_refused(*cause, cx)
     }
 
     /// Departs at once, joins the queue, or fails.
