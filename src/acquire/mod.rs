@@ -539,4 +539,18 @@ mod tests {
             }
         }
     }
+
+    #[tokio::test]
+    async fn a_task_that_asks_again_and_again_lets_others_run() {
+        let quota = Quota::new(1, SECOND / 10);
+        let limiter = Limiter::builder().quota(quota).build().unwrap();
+        limiter.acquire("a").await.unwrap();
+        let other = limiter.clone();
+        let waits = tokio::spawn(async move { other.acquire("a").await.map(drop) });
+        tokio::task::yield_now().await;
+        while !waits.is_finished() {
+            assert!(!limiter.try_acquire("a").await.unwrap().is_granted());
+        }
+        waits.await.unwrap().unwrap();
+    }
 }
