@@ -261,14 +261,12 @@ if call_flags % 2 == 1 then
   local ends = now + quarantine
   forgets = call_flags % 8 >= 4
   if generation == 0 then
-    if not is_known and not forgets then
-      local since = tonumber(call('GET', KEYS[2]) or '')
-      if not since or since > now then
-        since = now
-        if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
-      end
-      ends = since + quarantine
+    local since = tonumber(call('GET', KEYS[2]) or '')
+    if not since or since > now then
+      since = now
+      if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
     end
+    if not is_known and not forgets then ends = since + quarantine end
     forgets = true
   elseif server ~= origin or written > now
     or is_known and (known > generation or known == generation and seen > version) then
