@@ -181,6 +181,18 @@ async fn a_store_that_was_never_used_rests_once() {
     assert!(ttl > 0, "every key expires");
 }
 
+/// All keys rest once, from the first call after the loss.
+#[tokio::test]
+async fn a_store_that_was_emptied_rests_once() {
+    let server = RedisServer::start();
+    let limiter = strict(&server).await;
+    rested(&limiter).await;
+    server.command::<()>(&["FLUSHALL"]);
+    rested(&limiter).await;
+    // Other keys do not rest again.
+    attempt(&limiter, "b", 1).await.expect("no rest");
+}
+
 #[tokio::test]
 async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
     let server = RedisServer::start();
