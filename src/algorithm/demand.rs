@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Costs, LEVEL_BITS, Units};
+use crate::quota::MOST_UNITS;
 
 /// The most points of a demand at even ranks, and the most requests of different costs that it describes.
 const POINTS: usize = 8;
@@ -24,6 +25,16 @@ pub struct Demand {
 pub(crate) struct Point {
     pub(crate) arrival: u64,
     pub(crate) units: Units,
+}
+
+fn renumbered<T: Copy + Default>(
+    units: [T; MOST_UNITS],
+    numbers: &[Option<usize>],
+) -> [T; MOST_UNITS] {
+    std::array::from_fn(|nth| {
+        let former = numbers.get(nth).copied().flatten();
+        former.map_or_else(T::default, |former| units[former])
+    })
 }
 
 impl Demand {
@@ -71,6 +82,24 @@ impl Demand {
             }
         }
         this
+    }
+
+    /// Gives the units other numbers: each place names the former number of its unit, if it had one. Requests that cost
+    /// nothing in these units are dropped.
+    pub(crate) fn renumber(&mut self, numbers: &[Option<usize>]) {
+        let mut before = Units::default();
+        self.points.retain(|point| {
+            point.units = Units(renumbered(point.units.0, numbers));
+            let costs_nothing = point.units == before;
+            before = point.units;
+            !costs_nothing
+        });
+        let cost = Costs(renumbered(self.cost.0, numbers));
+        if self.units().is_zero() || (cost.is_zero() && !self.cost.is_zero()) {
+            *self = Self::default();
+        } else {
+            self.cost = cost;
+        }
     }
 
     /// One request.

@@ -102,7 +102,7 @@ impl State {
             return;
         }
         let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit));
-        let has_other_units = units(&self.counters) != units(quotas);
+        let (former_units, units) = (units(&self.counters), units(quotas));
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);
         let mut is_former = vec![true; old.len()];
@@ -126,11 +126,13 @@ impl State {
         self.counters = continued.collect();
         // Not all of these counters have recorded what could be taken back.
         self.announced.iter_mut().for_each(|it| it.granted.clear());
-        if has_other_units {
-            // The units have other numbers: processes announce their demand again.
+        if former_units != units {
+            // The units have other numbers.
+            let number = |unit| former_units.iter().position(|it| *it == unit);
+            let numbers: SmallVec<[_; MOST_UNITS]> = units.into_iter().map(number).collect();
             self.announced
                 .iter_mut()
-                .for_each(|it| it.demand = Demand::default());
+                .for_each(|it| it.demand.renumber(&numbers));
             self.tags.clear();
             self.commands
                 .iter_mut()
