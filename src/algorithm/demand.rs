@@ -315,3 +315,23 @@ impl Announcement {
 pub(crate) fn level(process: u64) -> u64 {
     (process % (1 << LEVEL_BITS.end)) >> LEVEL_BITS.start
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_cost_nothing_in_the_new_units_are_dropped() {
+        let costs = [(1, [2, 1]), (2, [3, 0]), (3, [0, 3])];
+        let costs = costs.map(|(at, [one, other])| (at, Costs([one, other, 0, 0])));
+        let mut demand = Demand::new(costs.into_iter());
+        demand.renumber(&[None, Some(1)]);
+        let left = demand
+            .points
+            .iter()
+            .map(|point| (point.arrival, point.units.0[1]));
+        assert_eq!(left.collect::<Vec<_>>(), [(1, 1), (3, 4)]);
+        demand.renumber(&[Some(0)]);
+        assert_eq!(demand, Demand::default());
+    }
+}
