@@ -27,14 +27,13 @@ pub(crate) struct Point {
     pub(crate) units: Units,
 }
 
+/// The amounts of units that have other numbers now: each place has the former number, if there was one.
 fn renumbered<T: Copy + Default>(
-    units: [T; MOST_UNITS],
+    amounts: [T; MOST_UNITS],
     numbers: &[Option<usize>],
 ) -> [T; MOST_UNITS] {
-    std::array::from_fn(|nth| {
-        let former = numbers.get(nth).copied().flatten();
-        former.map_or_else(T::default, |former| units[former])
-    })
+    let former = |nth: usize| numbers.get(nth).copied().flatten();
+    std::array::from_fn(|nth| former(nth).map_or_else(T::default, |it| amounts[it]))
 }
 
 impl Demand {
@@ -84,22 +83,14 @@ impl Demand {
         this
     }
 
-    /// Gives the units other numbers: each place names the former number of its unit, if it had one. Requests that cost
-    /// nothing in these units are dropped.
+    /// Gives the units other numbers. Requests that cost nothing in these units are dropped.
     pub(crate) fn renumber(&mut self, numbers: &[Option<usize>]) {
+        self.cost = Costs(renumbered(self.cost.0, numbers));
         let mut before = Units::default();
         self.points.retain(|point| {
             point.units = Units(renumbered(point.units.0, numbers));
-            let costs_nothing = point.units == before;
-            before = point.units;
-            !costs_nothing
+            std::mem::replace(&mut before, point.units) != point.units
         });
-        let cost = Costs(renumbered(self.cost.0, numbers));
-        if self.units().is_zero() || (cost.is_zero() && !self.cost.is_zero()) {
-            *self = Self::default();
-        } else {
-            self.cost = cost;
-        }
     }
 
     /// One request.
