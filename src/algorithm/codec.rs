@@ -21,7 +21,7 @@
 //! | part of the tail | content |
 //! | --- | --- |
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
-//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), last reset (7) |
+//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), until when a reset has forgotten departures (7) |
 //! | generation | when it began (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
@@ -310,7 +310,7 @@ impl State {
             for (allowed, until) in &commands.allowed[..amounts.units()] {
                 out.put([4, 7], [u64::from(*allowed), *until]);
             }
-            out.put([7, 7], [commands.latest, commands.reset]);
+            out.put([7, 7], [commands.latest, commands.forgotten_until]);
         }
         if let Some(it) = &self.generation {
             flags |= HAS_GENERATION;
@@ -400,7 +400,7 @@ impl State {
                 let [units, until] = tail.numbers([4, 7])?;
                 *allowed = (units as u32, until);
             }
-            [commands.latest, commands.reset] = tail.numbers([7, 7])?;
+            [commands.latest, commands.forgotten_until] = tail.numbers([7, 7])?;
             state.commands = Some(Box::new(commands));
         }
         if flags & HAS_GENERATION != 0 {

@@ -148,7 +148,9 @@ impl Algorithm for Concurrent {
     }
 
     /// Requests in progress go on.
-    fn clear(&mut self) {}
+    fn clear(&mut self) -> u64 {
+        0
+    }
 }
 
 /// The number of processes that look for a place again and again if no nudges arrive.

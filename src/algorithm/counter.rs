@@ -51,8 +51,8 @@ pub(super) trait Algorithm {
         self.expires(size)
     }
 
-    /// Forgets all departures.
-    fn clear(&mut self);
+    /// Forgets all departures. Returns the latest recorded time of one, or 0.
+    fn clear(&mut self) -> u64;
 
     /// How long a departure counts.
     fn memory(&self, size: Size) -> u64 {
@@ -238,8 +238,8 @@ impl Counter {
         counted!(&self.tally, it => it.expires(self.size))
     }
 
-    pub(super) fn clear(&mut self) {
-        counted!(&mut self.tally, it => it.clear());
+    pub(super) fn clear(&mut self) -> u64 {
+        counted!(&mut self.tally, it => it.clear())
     }
 
     pub(super) fn memory(&self) -> u64 {

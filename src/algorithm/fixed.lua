@@ -89,7 +89,9 @@ do
     end
 
     function clear$()
+      local latest = last
       start, finish, count, last = 0, 0, 0, 0
+      return latest
     end
   end
 

@@ -144,11 +144,12 @@ impl Algorithm for Fixed {
         if self.count > 0 { self.end } else { 0 }
     }
 
-    fn clear(&mut self) {
-        let aligned = self.aligned;
+    fn clear(&mut self) -> u64 {
+        let (aligned, last) = (self.aligned, self.last);
         *self = Self {
             aligned,
             ..Self::default()
         };
+        last
     }
 }

@@ -56,7 +56,9 @@ do
     end
 
     function clear$()
+      local latest = last
       due, last = 0, 0
+      return latest
     end
   end
 

@@ -77,8 +77,9 @@ impl Algorithm for Gcra {
         self.due
     }
 
-    fn clear(&mut self) {
-        (self.due, self.last) = (0, 0);
+    fn clear(&mut self) -> u64 {
+        self.due = 0;
+        std::mem::take(&mut self.last)
     }
 
     fn memory(&self, size: Size) -> u64 {

@@ -65,7 +65,7 @@ end
 --     are left to another call, but for the first
 --   memory: how long departures count; has_short_window: true if some leave a window within the horizon
 --   is_notified: true if nudges arrive; releases_places: true if this call releases places
---   front: the announcements of the first processes, for next.lua; last_reset: when the last reset was applied
+--   front: the announcements of the first processes, for next.lua; forgotten_until: see `Commands` in state.rs
 --   by key: the value or the tail, if plain.lua has read it already
 local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 256, releases_places = call_flags % 256 >= 128 }
 --@plain
@@ -198,10 +198,10 @@ do
 end
 local has_commands = flags % 2 == 1
 local paused, commanded = 0, 0
-common.last_reset = 0
+common.forgotten_until = 0
 allowed&, allowed_until& = 0, 0
 if has_commands then
-  paused, <<allowed&, allowed_until&>>, commanded, common.last_reset = unpack('<I7@allowedI7I7', padded, at)
+  paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until = unpack('<I7@allowedI7I7', padded, at)
   at = at + 21 + 11 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
@@ -219,6 +219,11 @@ end
 
 if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
   answers[nth] = '\3'
+  break
+end
+if operation == 6 and former_ends > now then
+  -- A reset also asks the former counters until when it has forgotten departures.
+  answers[nth] = '\2'
   break
 end
 
@@ -453,8 +458,6 @@ if operation < 3 then
   local corrected = 0
   if is_rare then
     for i = 2, #corrections&, 2 do corrected = corrected + corrections&[i] end
-    -- A reset has forgotten the departures of earlier calls.
-    local forgotten = common.last_reset + math.max(horizon + 1, 100001, round_trip) + hold
     for i = 0, settled - 1 do
       local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
       difference = difference - 4294967296
@@ -464,7 +467,7 @@ if operation < 3 then
         returned[unit] = (returned[unit] or 0) - difference
       end
       local i& = #corrections&
-      if unit == & and (difference > 0 or time >= forgotten) then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
+      if unit == & and (difference > 0 or time > common.forgotten_until) then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
     end
     settle$(corrections@unit)
   end
@@ -674,8 +677,8 @@ else
       allowed&, allowed_until& = 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
-        quarantined, common.last_reset = 0, now
-        clear$()
+        quarantined, common.forgotten_until = 0, math.max(common.forgotten_until, now)
+        common.forgotten_until = math.max(common.forgotten_until, clear$())
       end
     end
     if operation ~= 4 then commanded = now end
@@ -701,7 +704,7 @@ if is_changed then
     if paused > finish then finish = paused end
     if allowed_until& > finish then finish = allowed_until& end
     if commanded + 60000000 > finish then finish = commanded + 60000000 end
-    if common.last_reset + common.memory > finish then finish = common.last_reset + common.memory end
+    if common.forgotten_until + common.memory > finish then finish = common.forgotten_until + common.memory end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end
   -- Processes that saw the state expect it, though departures were returned.
@@ -710,7 +713,7 @@ if is_changed then
     if raw ~= '' then call('DEL', key) end
   elseif not is_same or total_granted > 0 or settled > 0 or generation > 0 then
     local commands = has_commands
-      and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.last_reset) or ''
+      and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until) or ''
     local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     flags = (has_commands and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local tag_bytes = ''

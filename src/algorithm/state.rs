@@ -52,8 +52,9 @@ pub(crate) struct Commands {
     pub(crate) allowed: [(u32, u64); MOST_UNITS],
     /// When the last pause, resume or reset was applied. Responses to requests from before count less.
     pub(crate) latest: u64,
-    /// When the last reset was applied. To return a departure from before it would return later ones.
-    pub(crate) reset: u64,
+    /// When the last reset was applied, or the latest recorded time that a reset has forgotten if that is later. To return
+    /// such a departure would return later ones.
+    pub(crate) forgotten_until: u64,
 }
 
 impl Commands {
@@ -61,7 +62,8 @@ impl Commands {
     fn expires(&self, memory: u64) -> u64 {
         let allowed = self.allowed.iter().map(|&(_, until)| until).max();
         let ends = self.paused_until.max(allowed.unwrap_or(0));
-        ends.max(self.latest + REMEMBERED).max(self.reset + memory)
+        let ends = ends.max(self.latest + REMEMBERED);
+        ends.max(self.forgotten_until + memory)
     }
 }
 
@@ -185,7 +187,7 @@ impl State {
             }
         }
         let settlements = corrections.settlements.iter();
-        settlements.for_each(|it| self.settle(it, &terms));
+        settlements.for_each(|it| self.settle(it));
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
@@ -352,23 +354,25 @@ impl State {
         copy.announced.retain(|it| it.process != take.process);
         let terms = take.terms(buffer, now);
         let settlements = take.corrections.settlements.iter();
-        settlements.for_each(|it| copy.settle(it, &terms));
+        settlements.for_each(|it| copy.settle(it));
         let others = copy.others(&copy.announced, &terms, take);
         copy.answer(&terms, &others, take, Units::default())
     }
 
-    /// Forgets all departures, also those that could be taken back.
-    fn clear(&mut self) {
-        self.counters.iter_mut().for_each(|it| it.clear());
+    /// Forgets all departures, also those that could be taken back. Returns the latest recorded time of one, or 0.
+    fn clear(&mut self) -> u64 {
+        let counters = self.counters.iter_mut().chain(&mut self.former);
+        let latest = counters.map(|it| it.clear()).max();
         self.former.clear();
         self.announced.iter_mut().for_each(|it| it.granted.clear());
+        latest.unwrap_or(0)
     }
 
     /// Corrects a past departure, but does not return one that a reset may have forgotten.
-    fn settle(&mut self, settlement: &Settlement, terms: &Terms) {
-        let reset = self.commands.as_ref().map_or(0, |it| it.reset);
-        let forgotten = reset + terms.recorded(terms.beyond()) - terms.now;
-        if settlement.difference > 0 || settlement.recorded >= forgotten {
+    fn settle(&mut self, settlement: &Settlement) {
+        let commands = self.commands.as_ref();
+        let forgotten_until = commands.map_or(0, |it| it.forgotten_until);
+        if settlement.difference > 0 || settlement.recorded > forgotten_until {
             self.correct(settlement);
         }
     }
@@ -406,14 +410,13 @@ impl State {
             }
             Command::Resume | Command::Reset => {
                 commands = Commands {
-                    reset: commands.reset,
+                    forgotten_until: commands.forgotten_until,
                     ..Commands::default()
                 };
             }
         }
         if command == Command::Reset {
-            commands.reset = now;
-            self.clear();
+            commands.forgotten_until = commands.forgotten_until.max(now).max(self.clear());
             self.tags.clear();
             if let Some(generation) = &mut self.generation {
                 generation.quarantined_until = 0;

@@ -225,8 +225,10 @@ do
     end
 
     function clear$()
+      local latest = first < stop and last or 0
       first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
       times, befores = nil, nil
+      return latest
     end
   end
 

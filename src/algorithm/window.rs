@@ -182,8 +182,10 @@ impl Algorithm for Window {
         last.map_or(0, |last| last.recorded + size.span)
     }
 
-    fn clear(&mut self) {
-        (self.used, self.log) = (0, VecDeque::new());
+    fn clear(&mut self) -> u64 {
+        self.used = 0;
+        let log = std::mem::take(&mut self.log);
+        log.back().map_or(0, |last| last.recorded)
     }
 
     fn memory(&self, size: Size) -> u64 {

@@ -107,9 +107,12 @@ fn a_departure_before_a_reset_is_not_returned() {
     for quota in ["9/h", "9/h gcra burst=9", "9/h spacing", "9/h fixed-window"] {
         let mut state = State::new(&[counter(quota)]);
         let mut take = Take::one(Mode::Try, 9);
-        (take.round_trip, take.horizon) = (50 * MILLI, 115 * MILLI);
+        (take.round_trip, take.horizon) = (500 * MILLI, 790 * MILLI);
         let recorded = state.take(MILLI, &take, START).grants[0].recorded;
         state.control(Command::Reset, START + 1);
+        state.control(Command::Reset, START + 1);
+        // The next calls are faster.
+        (take.round_trip, take.horizon) = (MILLI, 100 * MILLI);
         assert!(state.expires() > START + 3_600 * SECOND);
         assert_eq!(state.take(MILLI, &take, START + 1).granted(), 1);
         take.corrections.settlements.push(Settlement {
@@ -119,6 +122,22 @@ fn a_departure_before_a_reset_is_not_returned() {
         });
         let later = START + 2 * MILLI;
         assert_eq!(state.take(MILLI, &take, later).granted(), 0, "{quota}");
+    }
+}
+
+#[test]
+fn a_departure_right_after_a_reset_is_returned() {
+    for quota in ["9/h", "9/h gcra burst=9", "9/h fixed-window"] {
+        let mut state = State::new(&[counter(quota)]);
+        state.control(Command::Reset, START);
+        let mut take = Take::one(Mode::Try, 9);
+        let recorded = state.take(MILLI, &take, START + 1).grants[0].recorded;
+        take.corrections.settlements.push(Settlement {
+            recorded,
+            unit: 0,
+            difference: -9,
+        });
+        assert_eq!(state.take(MILLI, &take, START + 2 * MILLI).granted(), 1);
     }
 }
 
