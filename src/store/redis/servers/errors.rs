@@ -155,7 +155,7 @@ fn answered_with(text: &str) -> String {
         "ERR" if text.contains(NO_DATABASE) => NO_DATABASE,
         code @ ("ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED") => code,
         code if is_outage(code) => code,
-        "AUTH" => "an error to AUTH: the user or the password is invalid",
+        "AUTH" => "an error to AUTH: check the user, the password and `maxclients`",
         _ => "an error",
     };
     format!("the server answered with {shown}")
