@@ -104,6 +104,9 @@ impl Limiter {
     /// A key that is known to be over its limit is refused without a call to the store: see
     /// [`denial_cache`](LimiterBuilder::denial_cache).
     ///
+    /// Await it: a tokio task that was refused many times without a pause gets the next refusal after other tasks have run.
+    /// In such a task, `now_or_never` may return `None`, and a `block_on` of another crate may hang.
+    ///
     /// ```
     /// # use tower_throttle::{Decision, Limiter, Quota};
     /// # #[tokio::main(flavor = "current_thread")]
