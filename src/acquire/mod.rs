@@ -47,7 +47,7 @@ pub(crate) enum Progress {
     New,
     /// An extractor has found no key.
     NoKey(Box<NoKey>),
-    /// It has the place in the queue that it had when it got a permit that expired.
+    /// It has the position that it had when it got a permit that expired.
     Again(Box<Position>),
     Joined(Box<Waiting>),
     /// It was refused, and other tasks run before its task learns of that.

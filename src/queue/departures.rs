@@ -17,10 +17,11 @@ const STALLS: u32 = 4;
 
 /// How often their number doubles until one departs.
 const MOST_STALLS: u32 = 2;
+
 /// That part of the guard, at least.
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
 
-/// The requests that have a turn, by their places.
+/// The requests that have a turn, by arrival.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Departures {
     pub(super) requests: BTreeMap<Arrival, Departing>,
