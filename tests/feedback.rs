@@ -96,7 +96,7 @@ async fn responses_of_any_type_can_pause() {
     let service = layer
         .unreported()
         .feedback(move |busy: &_| reader.read(busy))
-        .layer(service_fn(async |busy: Option<u64>| {
+        .layer(service_fn(|busy: Option<u64>| async move {
             Ok::<_, Infallible>(busy)
         }));
     let print = async |busy| service.clone().oneshot(busy).await.expect("an answer");

@@ -73,7 +73,7 @@ async fn a_departure_that_expires_while_the_service_gets_ready_can_be_taken_by_a
 #[tokio::test(start_paused = true)]
 async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let limiter = per_second(3);
-    let broken = service_fn(async |_: Request<u32>| Err::<Response<String>, _>("broken"));
+    let broken = service_fn(|_: Request<u32>| async { Err::<Response<String>, _>("broken") });
     let service = inbound(&limiter).charge_when(|_| false).layer(broken);
     let answer = service.oneshot(Request::new(1)).await;
     assert_eq!(answer.err(), Some("broken"));

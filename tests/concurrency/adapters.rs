@@ -90,7 +90,7 @@ async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
     let layer = ThrottleLayer::new(limiter.clone())
         .key(key::constant("a"))
         .unreported();
-    let service = layer.layer(service_fn(async |millis: u64| {
+    let service = layer.layer(service_fn(|millis: u64| async move {
         sleep(Duration::from_millis(millis)).await;
         if millis > 100 {
             Err(io::Error::other("it fails"))
@@ -106,9 +106,10 @@ async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
         assert_eq!(held(&limiter, "a").await, 0);
         assert_eq!(answer.is_ok(), millis == 100);
     }
-    let panics = layer.layer(service_fn(async |()| -> Result<(), Infallible> {
+    async fn panic(_: ()) -> Result<(), Infallible> {
         std::panic::resume_unwind(Box::new("in the service"))
-    }));
+    }
+    let panics = layer.layer(service_fn(panic));
     tokio::spawn(panics.oneshot(())).await.expect_err("a panic");
     assert_eq!(held(&limiter, "a").await, 0);
 }
@@ -174,7 +175,7 @@ async fn work_is_dropped_or_goes_on_when_its_lease_ends() {
         let response = client.get(format!("{}/4000", upstream)).send();
         let response = bounded(response).await.expect("a response");
         let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
-        let service = layer.layer(service_fn(async |_: http::Request<()>| {
+        let service = layer.layer(service_fn(|_: http::Request<()>| async move {
             Ok::<_, std::io::Error>(http::Response::new(body(4 * SECOND)))
         }));
         let streamed = service.oneshot(http::Request::new(())).await;

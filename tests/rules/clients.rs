@@ -91,7 +91,7 @@ async fn what_an_upstream_says_of_one_rule_is_no_matter_of_another() {
         at_once(per_hour("search", 100).path("/search")),
         at_once(per_hour("others", 100)),
     ]);
-    let busy = service_fn(async |request: Request<()>| {
+    let busy = service_fn(|request: Request<()>| async move {
         let mut answer = Response::builder();
         if request.uri().path() == "/search" {
             answer = answer
@@ -129,7 +129,7 @@ async fn who_has_no_request_goes_by_the_last_rule() {
     let service = ThrottleLayer::new(limiter.clone())
         .key(|job: &Job| job.0)
         .unreported()
-        .layer(service_fn(async |_: Job| Ok::<_, Infallible>(())));
+        .layer(service_fn(|_: Job| async { Ok::<_, Infallible>(()) }));
     for _ in 0..3 {
         let answer = service.clone().oneshot(Job("print")).await;
         answer.expect("a permit");
@@ -145,7 +145,7 @@ async fn a_server_answers_each_request_by_its_rule() {
     let key = limiter.by_rules();
     let service = ThrottleLayer::new(limiter)
         .inbound(key, FailureMode::Closed)
-        .layer(service_fn(async |_: Request<()>| {
+        .layer(service_fn(|_: Request<()>| async move {
             Ok::<_, Infallible>(Response::new(String::new()))
         }));
     // Each report costs two. An exempt request is answered as if there were no layer.

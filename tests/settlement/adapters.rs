@@ -79,7 +79,7 @@ async fn a_tower_service_settles_to_what_the_response_states() {
         .key(key::constant("a"))
         .cost(|request: &Request<u32>| ("tokens", *request.body()))
         .settle(|response: &Response<()>| stated(response.headers()));
-    let service = layer.layer(service_fn(async |request: Request<u32>| {
+    let service = layer.layer(service_fn(|request: Request<u32>| async move {
         match request.body() {
             30 => Ok(response(10)),
             40 => Ok(Response::new(())),
@@ -128,7 +128,7 @@ async fn a_server_settles_to_what_its_handler_reports() {
     let layer = ThrottleLayer::new(limiter.clone())
         .inbound(key::constant("a"), FailureMode::Closed)
         .cost(|_: &Request<()>| ("tokens", 60));
-    let service = layer.layer(service_fn(async |_| {
+    let service = layer.layer(service_fn(|_| async move {
         let mut response = Response::new(String::new());
         // Another layer counts bytes.
         let cost = Cost::from(("tokens", 25)).of("bytes", 9);

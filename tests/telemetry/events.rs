@@ -198,7 +198,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
     let layer = ThrottleLayer::new(limiter)
         .key(key::constant("a"))
         .settle(|_: &http::Response<()>| Some(Cost::from(("token", 1))));
-    let service = layer.layer(service_fn(async |_: http::Request<()>| {
+    let service = layer.layer(service_fn(|_: http::Request<()>| async move {
         Ok::<_, Infallible>(http::Response::new(()))
     }));
     let response = service.oneshot(http::Request::new(())).await;
@@ -211,7 +211,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
 pub(super) async fn no_addresses(seen: &Seen) {
     let limiter = build(per_second(10));
     let layer = ThrottleLayer::new(limiter).inbound(key::client_ip(), FailureMode::Open);
-    let service = layer.layer(service_fn(async |_: http::Request<()>| {
+    let service = layer.layer(service_fn(|_: http::Request<()>| async move {
         Ok::<_, Infallible>(http::Response::new(String::new()))
     }));
     for _ in 0..2 {
