@@ -166,28 +166,8 @@ impl State {
             };
         }
         let (corrections, terms) = (&take.corrections, take.terms(buffer, now));
-        let mut corrected = corrections.moved + corrections.charged();
-        // The announcement of this process, if it holds grants alone.
-        let mut idle = None;
-        if let Some(place) = place {
-            let last = self.announced.swap_remove(place);
-            if corrections.is_empty() {
-                idle = Some(last).filter(|it| it.demand.is_empty() && !it.granted.is_empty());
-            } else if corrections.lost != 0 && last.number >= corrections.lost {
-                for granted in last.granted {
-                    corrected -= granted.units.total();
-                    for (unit, units) in granted.units.each() {
-                        self.correct(&Settlement {
-                            recorded: granted.recorded,
-                            unit,
-                            difference: -i64::from(units),
-                        });
-                    }
-                }
-            }
-        }
-        let settlements = corrections.settlements.iter();
-        settlements.for_each(|it| self.settle(it));
+        let last = place.map(|place| self.announced.swap_remove(place));
+        let corrected = self.report(take, last.as_ref());
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
@@ -220,24 +200,23 @@ impl State {
             free.0[counter.nth()] = places.free(counter.size);
         }
         taken.next = self.next(&terms, &rest, take, free, has_rivals);
-        let can_be_lost = take.number != 0 && !granted.is_empty();
+        // Without a number, the answer cannot be lost.
+        let has_number = take.number != 0;
+        let granted = if has_number { granted } else { SmallVec::new() };
         // An earlier call that arrives late must not take places again, or departures for requests that are gone.
-        let may_be_late = take.number != 0 && (released > 0 || corrections.lost != 0);
-        if can_be_lost || may_be_late || !rest.is_empty() {
+        let may_be_late = has_number && (released > 0 || corrections.lost != 0);
+        if may_be_late || !granted.is_empty() || !rest.is_empty() {
             self.announced.push(Announcement {
                 process: take.process,
                 flow: take.flow.id,
                 number: take.number,
                 deadline: Announcement::deadline(taken.next_call.max(now), take.round_trip),
                 demand: rest,
-                granted: if can_be_lost {
-                    granted
-                } else {
-                    SmallVec::new()
-                },
+                granted,
             });
-        } else {
+        } else if corrections.is_empty() {
             // A call that changes nothing leaves the grants that may be taken back.
+            let idle = last.filter(|it| it.demand.is_empty() && !it.granted.is_empty());
             self.announced.extend(idle);
         }
         self.places_mut().map(Concurrent::end_call);
@@ -247,6 +226,27 @@ impl State {
             version: generation.version,
         });
         taken
+    }
+
+    /// Corrects past departures, and takes back the grants of `last`, the process's latest call, if their answer was lost.
+    /// Returns by how many units past departures cost more than before.
+    fn report(&mut self, take: &Take, last: Option<&Announcement>) -> i64 {
+        let corrections = &take.corrections;
+        let mut corrected = corrections.moved + corrections.charged();
+        let lost = last.filter(|it| corrections.lost != 0 && it.number >= corrections.lost);
+        for granted in lost.iter().flat_map(|lost| &lost.granted) {
+            corrected -= granted.units.total();
+            for (unit, units) in granted.units.each() {
+                self.correct(&Settlement {
+                    recorded: granted.recorded,
+                    unit,
+                    difference: -i64::from(units),
+                });
+            }
+        }
+        let settlements = corrections.settlements.iter();
+        settlements.for_each(|it| self.settle(it));
+        corrected
     }
 
     /// The places of requests in progress, if a quota limits how many there are.
