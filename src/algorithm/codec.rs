@@ -159,11 +159,9 @@ impl Counter {
         let tally = match kind {
             1 | 2 => {
                 let [count, units] = value.numbers(LOG)?;
-                let (room, first) = if kind == 2 {
-                    let [room, first, ..] = value.numbers(RING)?;
-                    (room, first)
-                } else {
-                    (count, 0)
+                let [room, first, ..] = match kind {
+                    2 => value.numbers(RING)?,
+                    _ => [count, 0, 0, 0, 0],
                 };
                 if count > room.min(MOST_ENTRIES as u64) || first >= room.max(2 - kind) {
                     return Err(unrecognized());
@@ -356,7 +354,7 @@ impl State {
             let later = "the value was written by a later version of tower-throttle";
             return Err(StoreError::new(later).unrecognized_value());
         }
-        let [flags, quotas, announced, expires] = value.numbers(AFTER_VERSION)?;
+        let head @ [flags, quotas, ..] = value.numbers(AFTER_VERSION)?;
         let tail = match flags & HAS_RINGS {
             0 => None,
             _ => Some(value.numbers([4])?[0] as usize),
@@ -378,21 +376,31 @@ impl State {
         if state.counters.iter().any(|it| it.ring().is_some()) != tail.is_some() {
             return Err(unrecognized());
         }
-        let mut tail = Reader(value.bytes(tail.unwrap_or(value.0.len()))?);
+        let tail = Reader(value.bytes(tail.unwrap_or(value.0.len()))?);
+        state.decode_tail(head, &entries, tail)
+    }
+
+    /// Adds the parts of the tail to a state that has its counters.
+    fn decode_tail(
+        mut self,
+        [flags, _, announced, expires]: [u64; 4],
+        entries: &[Entries],
+        mut tail: Reader<'_>,
+    ) -> Result<Self, StoreError> {
         if flags & HAS_UNITS != 0 {
             let [bytes] = tail.numbers([1])?;
             let names = str::from_utf8(tail.bytes(bytes as usize)?).unwrap_or_default();
-            for (counter, name) in state.counters.iter_mut().zip(names.split(' ')) {
+            for (counter, name) in self.counters.iter_mut().zip(names.split(' ')) {
                 counter.unit = parse_unit(name).map_err(|_| unrecognized())?;
             }
             let is_former = announced == 0 && flags & HAS_COMMANDS == 0;
-            if (number_units(&mut state.counters).len() > MOST_UNITS && !is_former)
-                || unit_names(&state.counters) != names
+            if (number_units(&mut self.counters).len() > MOST_UNITS && !is_former)
+                || unit_names(&self.counters) != names
             {
                 return Err(unrecognized());
             }
         }
-        let amounts = Amounts::of(&state.counters);
+        let amounts = Amounts::of(&self.counters);
         if flags & HAS_COMMANDS != 0 {
             let mut commands = Commands::default();
             [commands.paused_until] = tail.numbers([7])?;
@@ -401,11 +409,11 @@ impl State {
                 *allowed = (units as u32, until);
             }
             [commands.latest, commands.forgotten_until] = tail.numbers([7, 7])?;
-            state.commands = Some(Box::new(commands));
+            self.commands = Some(Box::new(commands));
         }
         if flags & HAS_GENERATION != 0 {
             let [began, version, written, server, until] = tail.numbers(GENERATION)?;
-            state.generation = Some(Box::new(Generation {
+            self.generation = Some(Box::new(Generation {
                 began,
                 version,
                 written,
@@ -422,7 +430,7 @@ impl State {
             if flags.is_none_or(|&flags| u64::from(flags) & !(HAS_UNITS | HAS_RINGS) != 0) {
                 return Err(unrecognized());
             }
-            state.former = Self::decode(former)?.counters.into_vec();
+            self.former = Self::decode(former)?.counters.into_vec();
         }
         if flags & HAS_TAGS != 0 {
             let [count] = tail.numbers([2])?;
@@ -432,31 +440,29 @@ impl State {
                     return Err(unrecognized());
                 }
                 let weight = weight as u32;
-                state.tags.push(Tag { key, weight, lead });
+                self.tags.push(Tag { key, weight, lead });
             }
         }
         for _ in 0..announced {
             let announced = Announcement::decode(amounts, &mut tail)?;
-            state.announced.push(announced);
+            self.announced.push(announced);
         }
-        for (entries, counter) in entries.iter().zip(&mut state.counters) {
+        for (entries, counter) in entries.iter().zip(&mut self.counters) {
             match &mut counter.tally {
                 Tally::Window(window) if !window.has_ring => {
                     entries.decode_log(&mut tail, window)?;
                 }
                 Tally::Concurrent(it) => {
-                    it.holders = tail
-                        .list(entries.count, HOLDER)?
-                        .map(Holder::from)
-                        .collect();
+                    let holders = tail.list(entries.count, HOLDER)?;
+                    it.holders = holders.map(Holder::from).collect();
                 }
                 _ => {}
             }
         }
-        if !tail.0.is_empty() {
-            return Err(unrecognized());
+        match tail.0.is_empty() {
+            true => Ok(self),
+            false => Err(unrecognized()),
         }
-        Ok(state)
     }
 }
 
