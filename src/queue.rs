@@ -940,7 +940,7 @@ impl Queue {
     /// Requests that have missed their turns get others. A request that is not polled gets no third one, and the second
     /// one goes back to the store: another request may need its place.
     fn expire(&mut self, now: Instant) {
-        self.departing.stall.has_missed = true;
+        self.departing.stall.limit.get_or_insert(1);
         let stall = self.departing.stall;
         self.replace(|arrival, it| stall.is_late(arrival, it, now), now);
         for turn in self.departing.take_missed(now) {

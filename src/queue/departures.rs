@@ -15,11 +15,11 @@ pub(crate) const NEIGHBOURS: usize = 8;
 /// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
 const STALLS: u32 = 4;
 
-/// How often their number doubles until one departs.
-const MOST_STALLS: u32 = 2;
-
 /// That part of the guard, at least.
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
+
+/// The most that may depart at the same time after stalls.
+const MOST: usize = 4 * NEIGHBOURS;
 
 /// The requests that have a turn, by arrival.
 #[derive(Debug, Clone, Default)]
@@ -30,18 +30,19 @@ pub(super) struct Departures {
     pub(super) woken: Woken,
 }
 
-/// Which requests with a turn may depart: those before `blocked_from`. The others wait, so that all keep their order.
+/// Which requests with a turn may depart: those before `blocked_from`. The others wait, so that all keep their order. At
+/// `check`, the limit grows if none has departed since the last check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Stall {
     /// The requests that arrived then or later are blocked.
     blocked_from: Option<Arrival>,
     /// When to look again whether requests depart.
     pub(super) check: Option<Instant>,
+    /// One has departed since the last check.
     has_departed: bool,
-    /// Requests have missed their turns since one departed: tasks are polled late, and one departs at a time.
-    pub(super) has_missed: bool,
-    /// How often others were let past since one departed.
-    times: u32,
+    /// How many may depart at the same time, until one does: 1 if requests have missed their turns, as tasks are polled late,
+    /// or more than usual after a stall. `None` for the usual number.
+    pub(super) limit: Option<usize>,
     /// How many have departed before the first of those that may.
     passed: usize,
 }
@@ -73,7 +74,7 @@ impl Departures {
         }
         self.requests.remove(&arrival);
         stall.passed = if is_first { 0 } else { stall.passed + 1 };
-        (stall.has_departed, stall.has_missed, stall.times) = (true, false, 0);
+        (stall.has_departed, stall.limit) = (true, None);
         self.release(now);
         Ok(())
     }
@@ -83,10 +84,7 @@ impl Departures {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
-        let most = match (self.stall.times, self.stall.has_missed) {
-            (0, true) => 1,
-            (times, _) => NEIGHBOURS << times.min(MOST_STALLS),
-        };
+        let most = self.stall.limit.unwrap_or(NEIGHBOURS);
         let before = self.requests.range(..from);
         let next = self.first_blocked().map_or(now, |next| next.from.max(now));
         // Behind a miss, a request that departs later holds up no other.
@@ -132,7 +130,10 @@ impl Departures {
     /// Lets requests past others whose tasks are not polled.
     pub(super) fn check(&mut self, now: Instant) {
         if self.stall.check.is_some_and(|due| due <= now) {
-            self.stall.times += u32::from(!self.stall.has_departed);
+            if !self.stall.has_departed {
+                let most = self.stall.limit.unwrap_or(NEIGHBOURS);
+                self.stall.limit = Some((2 * most.max(NEIGHBOURS)).min(MOST));
+            }
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
         self.release(now);
