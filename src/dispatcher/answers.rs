@@ -30,6 +30,10 @@ impl SentCall {
             .update(|queue| queue.failed(self.number, error, Instant::now()));
     }
 
+    fn lost(&self) {
+        self.failed(&StoreError::new("the answer was lost").outcome_unknown());
+    }
+
     /// An answer in local time. The next call is sent earlier by the round trip, so that it arrives in time.
     fn in_local_time(
         &self,
@@ -137,12 +141,7 @@ impl Dispatcher {
                 Some(error) => self.out(shard, &key, &error, true),
                 None => self.queues().iter().for_each(|queue| queue.update(|_| {})),
             },
-            Flight::Call(_, sent) => {
-                let error = StoreError::new("the answer was lost").outcome_unknown();
-                for sent in sent {
-                    sent.failed(&error);
-                }
-            }
+            Flight::Call(_, sent) => sent.iter().for_each(SentCall::lost),
         }
     }
 
@@ -186,7 +185,7 @@ impl Dispatcher {
             };
             let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
             if taken.is_outdated || is_stale {
-                self.lost(Flight::Call(0, vec![sent]));
+                sent.lost();
                 continue;
             }
             let lease = self.lease(&sent.policy, sent.begun);
