@@ -163,8 +163,7 @@ impl Dispatcher {
         self.schedule.lock().departing = granted.max().unwrap_or(0) as usize;
         let clock = shard.map_or(&self.fallback.clock, |_| &self.clock);
         let offset = self.observe(clock, &answered);
-        let is_remote = shard.is_some() && self.embedded.is_none();
-        if is_remote {
+        if shard.is_some() && self.embedded.is_none() {
             let is_same = |one: &SentCall, other: &SentCall| {
                 Arc::ptr_eq(&one.queue.handle, &other.queue.handle)
             };
@@ -175,67 +174,74 @@ impl Dispatcher {
         let now = Instant::now();
         let mut answers = answered.answers.into_iter();
         for sent in sent {
-            let handle = &sent.queue.handle;
-            let taken = match answers.next().unwrap_or_else(|| Err(left_out())) {
-                Ok(taken) => taken,
-                Err(error) => {
-                    self.fail(shard, &sent, &error);
-                    continue;
-                }
+            match answers.next().unwrap_or_else(|| Err(left_out())) {
+                Ok(taken) => self.apply_to(&sent, &taken, &offset, shard.is_none(), now),
+                Err(error) => self.fail(shard, &sent, &error),
+            }
+        }
+    }
+
+    /// Applies the answer to a queue's part of a batch.
+    fn apply_to(
+        &self,
+        sent: &SentCall,
+        taken: &Taken,
+        offset: &Offset,
+        is_fallback: bool,
+        now: Instant,
+    ) {
+        let (handle, key) = (&sent.queue.handle, &sent.queue.key);
+        let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
+        if taken.is_outdated || is_stale {
+            sent.lost();
+            return;
+        }
+        let lease = self.lease(&sent.policy, sent.begun);
+        let answer = sent.in_local_time(taken, offset, lease, is_fallback, now);
+        if !is_fallback {
+            if lease.is_some() {
+                let reclaimed = taken.occupancy.reclaimed;
+                handle.load().telemetry.reclaimed_places(reclaimed);
+            }
+            handle.remember(key, taken, offset, sent.clock_sets);
+        }
+        let first = answer.turns.iter().map(|(turn, _)| turn);
+        let first = first.min_by_key(|turn| turn.until);
+        if let Some(turn) = first.filter(|turn| turn.until < now) {
+            // The answer came too late.
+            sent.queue.missed(turn, now);
+        }
+        if sent.gives_back {
+            handle.nudge_others(&sent.queue);
+        } else {
+            taken.next.iter().for_each(|&it| handle.nudge(key, it));
+        }
+        let (refused, last) = sent.queue.update(|queue| {
+            let refused = queue.answer(sent.number, &answer, now);
+            (refused, queue.unbounded())
+        });
+        // A place may be released at any time.
+        if !is_fallback
+            && self.embedded.is_none()
+            && answer.lease.is_none()
+            && let Some((cost, expected)) = refused
+        {
+            let denied = Denied {
+                cost,
+                rank: sent.queue.rank(),
+                earliest: expected.checked_sub(answer.uncertainty).unwrap_or(now),
+                standing: Standing {
+                    last: Some(expected),
+                    ..answer.standing
+                },
+                sent: sent.begun,
             };
-            let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
-            if taken.is_outdated || is_stale {
-                sent.lost();
-                continue;
-            }
-            let lease = self.lease(&sent.policy, sent.begun);
-            let answer = sent.in_local_time(&taken, &offset, lease, shard.is_none(), now);
-            if shard.is_some() {
-                if lease.is_some() {
-                    let reclaimed = taken.occupancy.reclaimed;
-                    handle.load().telemetry.reclaimed_places(reclaimed);
-                }
-                handle.remember(&sent.queue.key, &taken, &offset, sent.clock_sets);
-            }
-            let first = answer.turns.iter().map(|(turn, _)| turn);
-            let first = first.min_by_key(|turn| turn.until);
-            if let Some(turn) = first.filter(|turn| turn.until < now) {
-                // The answer came too late.
-                sent.queue.missed(turn, now);
-            }
-            if sent.gives_back {
-                handle.nudge_others(&sent.queue);
-            } else {
-                let next = taken.next.iter();
-                next.for_each(|&process| handle.nudge(&sent.queue.key, process));
-            }
-            let (refused, last) = sent.queue.update(|queue| {
-                let refused = queue.answer(sent.number, &answer, now);
-                (refused, queue.unbounded())
-            });
-            // A place may be released at any time.
-            if is_remote
-                && answer.lease.is_none()
-                && let Some((cost, expected)) = refused
-            {
-                let denied = Denied {
-                    cost,
-                    rank: sent.queue.rank(),
-                    earliest: expected.checked_sub(answer.uncertainty).unwrap_or(now),
-                    standing: Standing {
-                        last: Some(expected),
-                        ..answer.standing
-                    },
-                    sent: sent.begun,
-                };
-                handle.denials.note(&sent.queue.key, denied);
-            }
-            if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
-                && wait > LONG_WAIT
-            {
-                let telemetry = &handle.load().telemetry;
-                telemetry.waits_long(&sent.queue.key, wait);
-            }
+            handle.denials.note(key, denied);
+        }
+        if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
+            && wait > LONG_WAIT
+        {
+            handle.load().telemetry.waits_long(key, wait);
         }
     }
 
