@@ -77,9 +77,7 @@ impl Permit {
 impl Charge {
     pub(crate) fn of(permit: &Permit) -> Self {
         let mut turn = permit.granted.turn;
-        if !permit.is_counted() {
-            turn.recorded = 0;
-        }
+        turn.recorded = turn.recorded.filter(|_| permit.is_counted());
         Self(Arc::new(Inner {
             handle: permit.handle.clone(),
             key: permit.key.clone(),
@@ -157,12 +155,15 @@ impl Charge {
             position,
             ..
         } = &*self.0;
+        let Some(recorded) = turn.recorded else {
+            return Ok(());
+        };
         let settlements = costs.iter().map(|&(unit, cost)| Settlement {
-            recorded: turn.recorded,
+            recorded,
             unit,
             difference: i64::from(cost) - i64::from(turn.units.0[unit]),
         });
-        let changes = settlements.filter(|it| it.difference != 0 && turn.is_counted());
+        let changes = settlements.filter(|it| it.difference != 0);
         let changes: SmallVec<[Settlement; 2]> = changes.collect();
         if changes.is_empty() || handle.settle(key, turn, *position, &changes) {
             return Ok(());

@@ -169,8 +169,8 @@ pub(crate) struct Turn {
     pub(crate) from: Instant,
     /// The store's clock has certainly not passed the end of the guard.
     pub(crate) until: Instant,
-    /// When the store has recorded the departure; 0 for a grant of the fallback store, which is not corrected.
-    pub(crate) recorded: u64,
+    /// When the store has recorded the departure; `None` for a grant of the fallback store, which is not corrected.
+    pub(crate) recorded: Option<u64>,
     /// The counters that have recorded it.
     pub(crate) counters: CounterSet,
     /// The cost of its request. Zero in an answer, and once a turn that its request has missed was given back.
@@ -234,7 +234,7 @@ pub(crate) type Woken = SmallVec<[Waker; 4]>;
 impl Turn {
     /// Whether the store has recorded the departure.
     pub(crate) fn is_counted(&self) -> bool {
-        self.recorded > 0
+        self.recorded.is_some()
     }
 
     /// The units in progress while its request goes on.
@@ -700,14 +700,15 @@ impl Queue {
 
     /// Returns a turn that was not used to the store, with the next call, if its counters are the present ones.
     fn give_back(&mut self, turn: &Turn) {
-        if !turn.is_counted() || turn.counters != self.counters {
+        let is_present = turn.counters == self.counters;
+        let Some(recorded) = turn.recorded.filter(|_| is_present) else {
             return;
-        }
+        };
         // The next call says how many places are in use.
         let place = turn.counters.place();
         for (unit, units) in turn.units.each().filter(|(unit, _)| Some(*unit) != place) {
             self.unsent.keep(Settlement {
-                recorded: turn.recorded,
+                recorded,
                 unit,
                 difference: -i64::from(units),
             });

@@ -53,7 +53,7 @@ impl SentCall {
                 from,
                 until: leased.map_or(until, |lease| until.min(lease.until)),
                 // Nothing that the fallback store has granted is returned to the store.
-                recorded: if is_fallback { 0 } else { grant.recorded },
+                recorded: (!is_fallback).then_some(grant.recorded),
                 counters: self.counters,
                 units: Costs::default(),
                 guard,

@@ -241,7 +241,7 @@ impl Handle {
         let turn = Turn {
             from: now,
             until: now + guard,
-            recorded,
+            recorded: Some(recorded),
             counters: current.counters,
             units: cost,
             guard,

@@ -37,10 +37,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let policy = handle.policy();
     let begun = Instant::now();
     // The store has not recorded a departure that the fallback store granted.
-    let evidence = match turn.recorded {
-        0 => u64::MAX,
-        recorded => recorded,
-    };
+    let evidence = turn.recorded.unwrap_or(u64::MAX);
     let mut wait = advice.wait().unwrap_or_default();
     let mut news = SmallVec::<[_; 2]>::new();
     for (name, units, time) in advice.allowances() {

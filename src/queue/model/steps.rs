@@ -406,16 +406,17 @@ impl World {
 
     fn depart(&mut self, setup: &Setup, nth: usize, bound: Option<Instant>, turn: &Turn) {
         let (at, p) = (self.store_now(), setup.requests[nth].0);
-        let within = turn.recorded - GUARD..=turn.recorded;
+        let recorded = turn.recorded.unwrap_or_default();
+        let within = recorded - GUARD..=recorded;
         let is_in_time = within.contains(&at) || setup.fault == "records-no-guard";
         for _ in 0..setup.cost(nth) {
             let mut granted = self.granted.iter();
-            match granted.position(|unit| *unit == (p, turn.recorded)) {
+            match granted.position(|unit| *unit == (p, recorded)) {
                 Some(place) if is_in_time => _ = self.granted.swap_remove(place),
                 _ => self.broken = Some(Claim::InTurn),
             }
             self.departed.push(self.tick);
-            self.used.push(turn.recorded);
+            self.used.push(recorded);
         }
         if self.processes[p].paused_until > self.tick {
             self.broken = Some(Claim::PausesHold);
@@ -554,7 +555,7 @@ impl World {
             let turn = Turn {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,
-                recorded: grant.recorded,
+                recorded: Some(grant.recorded),
                 counters: setup.counters(),
                 units: Default::default(),
                 guard: TICK,
