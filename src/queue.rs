@@ -48,6 +48,9 @@ const MISSED: Duration = Duration::from_micros(1);
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// The places that the store may have for a queue after a lost answer.
+const ANY_NUMBER: u32 = u32::MAX;
+
 /// The pause after a store has refused to renew a lease.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -94,7 +97,7 @@ pub(crate) struct Queue {
 struct PlaceCount {
     /// The units of requests that have departed and go on. Those of requests with a turn are counted beside.
     held: u32,
-    /// The most units that the store may have for this queue; `u32::MAX` after a lost answer.
+    /// The most units that the store may have for this queue; [`ANY_NUMBER`] after a lost answer.
     known: u32,
     /// `None` before the first answer, and once it has ended.
     lease: Option<Lease>,
@@ -438,7 +441,7 @@ impl Queue {
 
     /// Returns true if the store has more places for this queue than are in use.
     fn releases(&self) -> bool {
-        self.places.known > 0 && self.places_in_use() < self.places.known
+        self.places_in_use() < self.places.known
     }
 
     /// A request has ended, and so many units are released: at once if others wait, or else within so long.
@@ -480,7 +483,7 @@ impl Queue {
             return 0;
         }
         // The store drops them by itself, but for those of a call that it may execute late.
-        if self.places.known < u32::MAX {
+        if self.places.known != ANY_NUMBER {
             self.places.known = 0;
         }
         self.places.losses += u64::from(self.places.held > 0);
@@ -815,8 +818,7 @@ impl Queue {
         if is_unknown {
             self.unsent.has_lost(sent.number);
             if self.counters.place().is_some() {
-                // The store may have any number of places for this queue.
-                self.places.known = u32::MAX;
+                self.places.known = ANY_NUMBER;
             }
         }
         self.unsent.repeat(sent.settlements, is_unknown);
