@@ -466,8 +466,8 @@ if operation < 3 then
         returned = returned or {}
         returned[unit] = (returned[unit] or 0) - difference
       end
-      local i& = #corrections&
-      if unit == & and (difference > 0 or time > common.forgotten_until) then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
+      local i&, counts = #corrections&, difference > 0 or time > common.forgotten_until
+      if unit == & and counts then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
     end
     settle$(corrections@unit)
   end
@@ -671,7 +671,8 @@ else
       if now + length > paused then paused = now + length end
     elseif operation == 4 then
       local ends = now + length
-      if unit == & and (now >= allowed_until& or units < allowed& or units == allowed& and ends > allowed_until&) then allowed&, allowed_until& = units, ends end
+      local is_stricter& = now >= allowed_until& or units < allowed& or units == allowed& and ends > allowed_until&
+      if unit == & and is_stricter& then allowed&, allowed_until& = units, ends end
     else
       paused = 0
       allowed&, allowed_until& = 0, 0

@@ -257,9 +257,9 @@ do
       call('SETRANGE', key, ring + slot * 11, #changed > fit and sub(changed, 1, fit) or changed) --ring
       if #changed > fit then call('SETRANGE', key, ring, sub(changed, fit + 1)) end --ring
     end --ring
-    local before = base --ring
+    local before, first_place = base, (place + first) % room --ring
     if first >= kept and first < stop then before = (befores[first] + base) % 4294967296 end --ring
-    return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, (place + first) % room, first_time, before, last), '' --ring
+    return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, first_place, first_time, before, last), '' --ring
   end
 end
 
