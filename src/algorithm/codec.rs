@@ -130,7 +130,8 @@ impl Counter {
         }
     }
 
-    fn encode(&self, out: &mut Writer) {
+    /// Its kind and its numbers, as in the value.
+    pub(crate) fn encode(&self, out: &mut Writer) {
         self.encode_quota(out);
         match &self.tally {
             Tally::Window(it) => {

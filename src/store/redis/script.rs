@@ -26,7 +26,7 @@
 
 use std::collections::HashMap;
 
-use crate::algorithm::{Amounts, Counter, Tally, VALUE_HEAD};
+use crate::algorithm::{Amounts, Counter, Tally, VALUE_HEAD, Writer};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
@@ -78,20 +78,17 @@ fn is_ring(kind: u8) -> bool {
     kind == 2
 }
 
-/// The file of an algorithm, the bytes of a quota in the value and in a call, and the format and the names of its numbers.
-fn algorithm(counter: &Counter) -> (&'static str, usize, usize, &'static str, &'static str) {
+/// The file of a quota's algorithm, the format of its numbers in the value, and their names in the script.
+fn algorithm(counter: &Counter) -> (&'static str, &'static str, &'static str) {
     match counter.tally {
         Tally::Window(_) if is_ring(counter.kind()) => {
-            let names = ", count$, total$, room$, place$, first$, base$, last$";
-            (WINDOW, 40, 19, "c12I2I4I2I2I7I4I7", names)
+            let names = "count$, total$, room$, place$, first$, base$, last$";
+            (WINDOW, "c12I2I4I2I2I7I4I7", names)
         }
-        Tally::Window(_) => (WINDOW, 18, 19, "c12I2I4", ", count$, total$"),
-        Tally::Gcra(_) => (GCRA, 26, 12, "c12I7I7", ", due$, last$"),
-        Tally::Fixed(_) => {
-            let names = ", start$, finish$, count$, last$";
-            (FIXED, 37, 12, "c12I7I7I4I7", names)
-        }
-        Tally::Concurrent(_) => (CONCURRENT, 14, 12, "", ""),
+        Tally::Window(_) => (WINDOW, "c12I2I4", "count$, total$"),
+        Tally::Gcra(_) => (GCRA, "c12I7I7", "due$, last$"),
+        Tally::Fixed(_) => (FIXED, "c12I7I7I4I7", "start$, finish$, count$, last$"),
+        Tally::Concurrent(_) => (CONCURRENT, "", ""),
     }
 }
 
@@ -100,22 +97,22 @@ fn assemble(counters: &[Counter]) -> String {
     let mut parts: HashMap<&str, String> = HashMap::new();
     let has_ring = counters.iter().any(|it| is_ring(it.kind()));
     // The head of a value with rings has the bytes of its tail.
-    let mut value = VALUE_HEAD + if has_ring { 4 } else { 0 };
-    let mut terms = CALL_HEAD;
+    let mut value = Writer(vec![0; VALUE_HEAD + if has_ring { 4 } else { 0 }]);
+    let mut head = Writer(vec![0; CALL_HEAD]);
     let (mut formats, mut quotas) = (String::new(), Vec::new());
     for (counter, number) in counters.iter().zip(1..) {
-        let (text, value_bytes, terms_bytes, format, names) = algorithm(counter);
+        let (file, format, names) = algorithm(counter);
         let kind = counter.kind();
         let marks = [
             ("$", number.to_string()),
-            ("@value", (value + 1).to_string()),
-            ("@terms", (terms + 1).to_string()),
+            ("@value", (value.0.len() + 1).to_string()),
+            ("@terms", (head.0.len() + 1).to_string()),
             ("@kind", kind.to_string()),
             ("@aligned", (kind == 4).to_string()),
             ("@spaced", (kind == 6).to_string()),
         ];
         let mut part = "--@algorithms";
-        for (line, _) in lines(text, |tag| has_tag(kind, tag)) {
+        for (line, _) in lines(file, |tag| has_tag(kind, tag)) {
             match line.starts_with("--@") {
                 true => part = line,
                 false => *parts.entry(part).or_default() += &(fill(line, &marks) + "\n"),
@@ -123,8 +120,8 @@ fn assemble(counters: &[Counter]) -> String {
         }
         formats.push_str(format);
         quotas.push((number, names));
-        value += value_bytes;
-        terms += terms_bytes;
+        counter.encode(&mut value);
+        counter.encode_terms(&mut head);
     }
     // A text for each quota, in which `#` is the names of its numbers.
     let list = |each: &str, joiner: &str| {
@@ -137,17 +134,17 @@ fn assemble(counters: &[Counter]) -> String {
     let places = |it: &&Counter| matches!(it.tally, Tally::Concurrent(_));
     let place = counters.iter().find(places).map(|it| it.nth() + 1);
     let marks = [
-        ("@head", value.to_string()),
+        ("@head", value.0.len().to_string()),
         ("@quotas", counters.len().to_string()),
         ("@formats", formats),
         ("@flags", if has_ring { "32" } else { "0" }.to_owned()),
-        ("@last", (value - 1).to_string()),
-        ("@written", list("prefix$#", ", ")),
-        ("@read", list("terms$#", ", ")),
+        ("@last", (value.0.len() - 1).to_string()),
+        ("@written", list("prefix$, #", ", ")),
+        ("@read", list("terms$, #", ", ")),
         ("@differs", list("terms$ ~= prefix$", " or ")),
         ("@numbers", list("numbers$", " .. ")),
         ("@logs", list("log$", " .. ")),
-        ("@names", (terms + 1).to_string()),
+        ("@names", (head.0.len() + 1).to_string()),
         ("@place", place.unwrap_or(0).to_string()),
         ("@allowed", "I4I7".repeat(units)),
         ("@units", units.to_string()),
