@@ -500,12 +500,10 @@ impl Queue {
         arrived: impl Fn(Instant) -> u64,
     ) -> Take {
         let (mut mode, mut demand) = self.describe(&arrived);
-        if demand.cost.is_zero() || !demand.cost.is_within(largest_costs) {
-            let too_costly =
-                outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
-            let is_too_costly =
-                |it: &Request| it.cost.is_zero() || !it.cost.is_within(largest_costs);
-            self.fail_where(is_too_costly, &too_costly);
+        let is_too_costly = |cost: &Costs| cost.is_zero() || !cost.is_within(largest_costs);
+        if is_too_costly(&demand.cost) {
+            let refusal = outage.map_or(Refusal::TooCostly, |error| Refusal::Store(error.clone()));
+            self.fail_where(|request| is_too_costly(&request.cost), &refusal);
             (mode, demand) = self.describe(&arrived);
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
@@ -560,11 +558,8 @@ impl Queue {
         now: Instant,
     ) -> Option<(Costs, Instant)> {
         let sent = self.end_call(number)?;
-        let requests = answer
-            .turns
-            .iter()
-            .map(|(_, requests)| u64::from(*requests));
-        let requests = requests.sum();
+        let turns = answer.turns.iter();
+        let requests = turns.map(|(_, requests)| u64::from(*requests)).sum();
         let granted = sent.demand.units_of(requests);
         if !sent.is_fallback {
             self.unsent.lost = 0;
