@@ -6,6 +6,7 @@ use redis::{Cmd, Pipeline, ServerError};
 use tokio::time::Instant;
 
 use super::script::Script;
+use super::servers::CommandAnswer;
 use super::wire::{self, KeyAnswer};
 use super::{Done, NamedCall, Reading, RedisStore, host_time, naming, strange, unrecognized};
 use crate::algorithm::Writer;
@@ -17,6 +18,9 @@ const MOST_KEYS: usize = 64;
 /// The bytes of most calls, without the name of the key.
 const CALL_BYTES: usize = 64;
 
+/// The result of a call, or `None` if its value has to be changed without a script.
+type Outcome = Option<Result<Done, StoreError>>;
+
 /// Calls that share a script call, by their places.
 #[derive(Clone)]
 struct Group {
@@ -27,13 +31,79 @@ struct Group {
     places: Range<usize>,
 }
 
+impl Group {
+    /// Reads the answer of the script call into the results of its calls. Returns the script calls to run next.
+    fn read(
+        mut self,
+        answer: CommandAnswer,
+        calls: &[NamedCall],
+        server: u64,
+        results: &mut [Outcome],
+    ) -> Vec<Self> {
+        let places = self.places.clone();
+        let is_unknown = |error: &ServerError| error.code() == "NOSCRIPT";
+        if !self.is_text && answer.server_error().is_some_and(is_unknown) {
+            // The text also loads the script, and cannot miss it.
+            self.is_text = true;
+            return vec![self];
+        }
+        // One of the calls, whose script is known to the server.
+        let single = |place| Self {
+            is_text: false,
+            places: place..place + 1,
+            ..self.clone()
+        };
+        if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
+            // A value is damaged, or the keys are in several slots. The next calls take back grants that were made already.
+            return places.map(single).collect();
+        }
+        let (origin, call) = (answer.origin, &calls[places.start]);
+        let read = answer.into_value().and_then(|value| {
+            if call.is_strict() && origin.server != server {
+                // The next call counts on the new server, and finds out what was lost.
+                let error = "the call was answered by a new redis server";
+                return Err(StoreError::new(error).outcome_unknown());
+            }
+            let counters = call.call.policy.counters();
+            wire::answers(&value, places.len(), counters).ok_or_else(strange)
+        });
+        let (now, answers) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                // All keys are out, or it is the error of the only one.
+                results[places].fill(Some(Err(naming(&call.name)(error))));
+                return Vec::new();
+            }
+        };
+        let mut later = Vec::new();
+        for (place, answer) in places.zip(answers) {
+            results[place] = match answer {
+                KeyAnswer::Done(mut taken) => {
+                    if wire::releases(&call.call) {
+                        // The script has sent the nudges.
+                        taken.next.clear();
+                    }
+                    Some(Ok((taken, Reading { now, origin })))
+                }
+                KeyAnswer::NeedsTransaction => None,
+                KeyAnswer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
+                KeyAnswer::Later => {
+                    later.push(single(place));
+                    None
+                }
+            };
+        }
+        later
+    }
+}
+
 impl RedisStore {
-    /// The result of each call, or `None` if its value has to be changed without a script.
+    /// The outcome of each call.
     pub(super) async fn run_scripts(
         &self,
         calls: &[NamedCall],
         deadline: Instant,
-    ) -> Result<Vec<Option<Result<Done, StoreError>>>, StoreError> {
+    ) -> Result<Vec<Outcome>, StoreError> {
         let Some(first) = calls.first() else {
             return Ok(Vec::new());
         };
@@ -59,69 +129,13 @@ impl RedisStore {
                     break;
                 }
             };
-            let mut repeated = Vec::new();
-            for (mut group, mut answer) in groups.into_iter().zip(latest) {
-                let places = group.places.clone();
-                let is_unknown = |error: &ServerError| error.code() == "NOSCRIPT";
-                if !group.is_text && answer.server_error().is_some_and(is_unknown) {
-                    // The text also loads the script, and cannot miss it.
-                    group.is_text = true;
-                    repeated.push(group);
-                    continue;
-                }
-                // One of the calls, whose script is known to the server.
-                let single = |place| Group {
-                    is_text: false,
-                    places: place..place + 1,
-                    ..group.clone()
-                };
-                if places.len() > 1 && answer.refusal().is_some_and(|it| !it.is_outage()) {
-                    // A value is damaged, or the keys are in several slots. The next calls take back grants that were
-                    // made already.
-                    repeated.extend(places.map(single));
-                    continue;
-                }
+            for (group, mut answer) in std::mem::take(&mut groups).into_iter().zip(latest) {
                 if !self.server_time {
                     // The clock was read before the call was sent.
                     answer.origin.sent = begun;
                 }
-                let (origin, call) = (answer.origin, &calls[places.start]);
-                let counters = call.call.policy.counters();
-                let read = answer.into_value().and_then(|value| {
-                    if call.is_strict() && origin.server != server {
-                        // The next call counts on the new server, and finds out what was lost.
-                        let error = "the call was answered by a new redis server";
-                        return Err(StoreError::new(error).outcome_unknown());
-                    }
-                    wire::answers(&value, places.len(), counters).ok_or_else(strange)
-                });
-                let (now, answers) = match read {
-                    Ok(read) => read,
-                    Err(error) => {
-                        // All keys are out, or it is the error of the only one.
-                        results[places].fill(Some(Err(naming(&call.name)(error))));
-                        continue;
-                    }
-                };
-                for (place, answer) in places.zip(answers) {
-                    results[place] = match answer {
-                        KeyAnswer::Done(mut taken) => {
-                            if wire::releases(&call.call) {
-                                // The script has sent the nudges.
-                                taken.next.clear();
-                            }
-                            Some(Ok((taken, Reading { now, origin })))
-                        }
-                        KeyAnswer::NeedsTransaction => None,
-                        KeyAnswer::Unrecognized => Some(Err(unrecognized(&calls[place].name))),
-                        KeyAnswer::Later => {
-                            repeated.push(single(place));
-                            None
-                        }
-                    };
-                }
+                groups.extend(group.read(answer, calls, server, &mut results));
             }
-            groups = repeated;
         }
         Ok(results)
     }
