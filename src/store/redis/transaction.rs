@@ -113,15 +113,14 @@ impl RedisStore {
         if named.is_strict() {
             pipe.get(self.mark(name));
         }
-        let (mut values, at): (Vec<Value>, _) = match self.read(servers, name, pipe, deadline).await
-        {
+        let read = self.read(servers, name, pipe, deadline).await;
+        let (mut values, Reading { now, mut origin }): (Vec<Value>, _) = match read {
             // The connection may have broken while it was unused.
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
             read => read?,
         };
-        let Reading { now, mut origin } = at;
         // The value, and the mark or nothing.
         values.drain(..skipped);
         values.resize(2, Value::Nil);
@@ -167,16 +166,20 @@ impl RedisStore {
             connection.release();
         }
         if has_changed {
-            // The value may be one that a script can change, or differ in the shape of a log only.
-            let mut again = self.scripting.then(|| named.clone());
-            if let Some(again) = &mut again
-                && let Some(state) = value.and_then(|value| State::decode(&value).ok())
-                && let Some(policy) = call.policy.stored_like(&state.counters)
-            {
-                again.call.policy = Arc::new(policy);
-            }
+            let again = self.scripting.then(|| for_script(named, value.as_deref()));
             return Ok(Continue(again));
         }
         Ok(Break((answer, Reading { now, origin })))
     }
+}
+
+/// The call for a script. The value may be one that a script can change, or differ in the shape of a log only.
+fn for_script(named: &NamedCall, value: Option<&[u8]>) -> NamedCall {
+    let mut call = named.clone();
+    if let Some(state) = value.and_then(|value| State::decode(value).ok())
+        && let Some(policy) = named.call.policy.stored_like(&state.counters)
+    {
+        call.call.policy = Arc::new(policy);
+    }
+    call
 }
