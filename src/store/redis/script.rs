@@ -99,7 +99,7 @@ fn assemble(counters: &[Counter]) -> String {
     // The head of a value with rings has the bytes of its tail.
     let mut value = Writer(vec![0; VALUE_HEAD + if has_ring { 4 } else { 0 }]);
     let mut head = Writer(vec![0; CALL_HEAD]);
-    let (mut formats, mut quotas) = (String::new(), Vec::new());
+    let mut quotas = Vec::new();
     for (counter, number) in counters.iter().zip(1..) {
         let (file, format, names) = algorithm(counter);
         let kind = counter.kind();
@@ -118,17 +118,15 @@ fn assemble(counters: &[Counter]) -> String {
                 false => *parts.entry(part).or_default() += &(fill(line, &marks) + "\n"),
             }
         }
-        formats.push_str(format);
-        quotas.push((number, names));
+        quotas.push((number.to_string(), format, names));
         counter.encode(&mut value);
         counter.encode_terms(&mut head);
     }
     // A text for each quota, in which `#` is the names of its numbers.
     let list = |each: &str, joiner: &str| {
-        let of = |(number, names): &(i32, &str)| {
-            each.replace('#', names).replace('$', &number.to_string())
-        };
-        quotas.iter().map(of).collect::<Vec<_>>().join(joiner)
+        let all = quotas.iter();
+        let all = all.map(|(number, _, names)| each.replace('#', names).replace('$', number));
+        all.collect::<Vec<_>>().join(joiner)
     };
     let units = Amounts::of(counters).units();
     let places = |it: &&Counter| matches!(it.tally, Tally::Concurrent(_));
@@ -136,7 +134,7 @@ fn assemble(counters: &[Counter]) -> String {
     let marks = [
         ("@head", value.0.len().to_string()),
         ("@quotas", counters.len().to_string()),
-        ("@formats", formats),
+        ("@formats", quotas.iter().map(|quota| quota.1).collect()),
         ("@flags", if has_ring { "32" } else { "0" }.to_owned()),
         ("@last", (value.0.len() - 1).to_string()),
         ("@written", list("prefix$, #", ", ")),
@@ -158,16 +156,6 @@ fn assemble(counters: &[Counter]) -> String {
         ("@costs", "I4".repeat(units)),
     ];
     let has_plain = units == 1 && place.is_none() && counters.len() <= MOST_PLAIN;
-    let files = [
-        ("--@plain", PLAIN, has_plain),
-        ("--@demand", DEMAND, true),
-        ("--@order", ORDER, true),
-        ("--@next", NEXT, true),
-        ("--@held_up", HELD_UP, units > 1),
-    ];
-    let text =
-        files.map(|(mark, file, is_used)| (mark, if is_used { file } else { "" }.to_owned()));
-    let text = fill(STATE, &text);
     let applies = |tag: &str| match tag {
         "ring" => has_ring,
         "whole" => !has_ring,
@@ -177,12 +165,11 @@ fn assemble(counters: &[Counter]) -> String {
         _ => true,
     };
     let mut script = String::new();
-    for (line, tag) in lines(&text, applies) {
+    for (line, tag) in lines(&join(has_plain, units > 1), applies) {
         if line.starts_with("--@") {
             script.extend(parts.get(line).map(String::as_str));
         } else if line.contains('$') {
-            let quotas = counters.iter().zip(1..);
-            for (counter, number) in quotas {
+            for (counter, number) in counters.iter().zip(1..) {
                 if tag != "window" || has_tag(counter.kind(), tag) {
                     let unit = counter.nth() + 1;
                     let own = [("$", number.to_string()), ("@unit", unit.to_string())];
@@ -194,6 +181,19 @@ fn assemble(counters: &[Counter]) -> String {
         }
     }
     script
+}
+
+/// The file of the state, with the files of its parts.
+fn join(has_plain: bool, has_units: bool) -> String {
+    let files = [
+        ("--@plain", PLAIN, has_plain),
+        ("--@demand", DEMAND, true),
+        ("--@order", ORDER, true),
+        ("--@next", NEXT, true),
+        ("--@held_up", HELD_UP, has_units),
+    ];
+    let used = |file: &str, is_used| if is_used { file } else { "" }.to_owned();
+    fill(STATE, &files.map(|(mark, file, is)| (mark, used(file, is))))
 }
 
 /// The text with marks replaced, in this order.
