@@ -97,11 +97,7 @@ impl State {
             false => MOST_WATCHED,
         };
         let order = |process, flow, demand: &Demand| {
-            let lead = if has_rivals {
-                order::lead(&self.tags, process, flow)
-            } else {
-                0.0
-            };
+            let lead = has_rivals.then(|| order::lead(&self.tags, process, flow));
             (level(process), lead, demand.oldest(), process)
         };
         // True if a request waits for a unit that was not set free.

@@ -434,13 +434,8 @@ impl State {
 
     /// The answer where no departures are asked for.
     fn summary(&self, now: u64) -> Taken {
-        let terms = Take::default().terms(0, now);
-        self.answer(
-            &terms,
-            &Others::default(),
-            &Take::default(),
-            Units::default(),
-        )
+        let (others, take) = (Others::default(), Take::default());
+        self.answer(&take.terms(0, now), &others, &take, Units::default())
     }
 
     /// Nothing departs until then.
