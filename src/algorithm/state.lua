@@ -65,6 +65,8 @@ end
 --     are left to another call, but for the first
 --   memory: how long departures count; has_short_window: true if some leave a window within the horizon
 --   is_notified: true if nudges arrive; releases_places: true if this call releases places
+--   has_lanes: true if an announcement that competes is in another lane than this one; in_lanes: the units ahead in all lanes of
+--     a process, by its number without the lane; watched: that number of the process right ahead, or -1
 --   front: the announcements of the first processes, for next.lua; forgotten_until: see `Commands` in state.rs
 --   by key: the value or the tail, if plain.lua has read it already
 local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 256, releases_places = call_flags % 256 >= 128 }
@@ -198,7 +200,7 @@ do
 end
 local has_commands = flags % 2 == 1
 local paused, commanded = 0, 0
-common.forgotten_until = 0
+common.forgotten_until, common.has_lanes, common.watched = 0, false, -1
 allowed&, allowed_until& = 0, 0
 if has_commands then
   paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until = unpack('<I7@allowedI7I7', padded, at)
@@ -399,7 +401,7 @@ for _ = 1, announced do
           processes, deadlines, oldest, newest, costs_at, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         if deadline < now then deadlines.are_past = true end
-        if (who - process) % 2048 ~= 0 then deadlines.have_lanes = true end
+        if (who - process) % 2048 ~= 0 then common.has_lanes = true end
         competing = competing + 1
         if fair then rivals[competing] = rival end
         processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
@@ -558,19 +560,19 @@ if operation < 3 then
     -- A process that waits calls at the latest after a quarter of the expected wait, or a second if that is longer.
     local silence = (departs - now) / 4
     silence = silence > 1000000 and silence - silence % 1 or 1000000
-    -- A process that ends takes all its lanes with it. `waiting` holds the units ahead in all lanes of a process at minus its
-    -- number.
-    for j = 1, competing > 0 and deadlines.have_lanes and competing or 0 do
+    -- A process that ends takes all its lanes with it.
+    if common.has_lanes then common.in_lanes& = {} end
+    for j = 1, common.has_lanes and competing or 0 do
       local <<units&>> = ahead_of(j, first)
-      local all = processes[j] % 2048 - processes[j]
-      waiting&[all] = (waiting&[all] or 0) + units&
+      local without_lane = processes[j] - processes[j] % 2048
+      common.in_lanes&[without_lane] = (common.in_lanes&[without_lane] or 0) + units&
     end
     if silence > 1000000 and competing > 0 and not common.is_notified then
       -- If a process ahead is gone, or has cancelled its requests, no departure stays unused.
       local <<most&>> = <<0>>
       for j = 1, competing do
         local <<units&>> = ahead_of(j, first)
-        if deadlines.have_lanes then units& = waiting&[processes[j] % 2048 - processes[j]] end
+        if common.has_lanes then units& = common.in_lanes&[processes[j] - processes[j] % 2048] end
         if units& > most& then most& = units& end
       end
       most& = before& > most& and before& - most& or 0
@@ -596,16 +598,16 @@ if operation < 3 then
         to = j
       end
     end
-    if competing > 0 and (deadlines.are_past or deadlines.have_lanes) then from, to = 1, competing end
-    -- The process right ahead is watched in all its lanes. `processes[0]` is its number without the lane.
-    for j = 1, competing > 0 and deadlines.have_lanes and competing or 0 do
-      if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > (processes[0] or 0) then
-        processes[0] = processes[j] - processes[j] % 2048
+    if competing > 0 and (deadlines.are_past or common.has_lanes) then from, to = 1, competing end
+    -- The process right ahead is watched in all its lanes.
+    for j = 1, common.has_lanes and competing or 0 do
+      if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > common.watched then
+        common.watched = processes[j] - processes[j] % 2048
       end
     end
     for j = from, to do
       if processes.is_ahead(j, first)
-        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == processes[0]) then
+        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == common.watched) then
         local watch = deadlines[j] + 60000
         if now >= watch then
           watch = now + 50000
@@ -613,7 +615,7 @@ if operation < 3 then
         end
         if watch < next_call then
           local <<others&>> = ahead_of(j, first)
-          if deadlines.have_lanes then others& = waiting&[processes[j] % 2048 - processes[j]] end
+          if common.has_lanes then others& = common.in_lanes&[processes[j] - processes[j] % 2048] end
           others& = others& < before& and before& - others& or 0
           local time = earliest(now, <<others&>>, <<each&>>)
           if time < next_call then next_call = time > watch and time or watch end
