@@ -109,9 +109,7 @@ impl Demand {
 
     /// The units that wait.
     pub(crate) fn units(&self) -> Units {
-        self.points
-            .last()
-            .map_or_else(Units::default, |last| last.units)
+        self.points.last().map(|it| it.units).unwrap_or_default()
     }
 
     /// The cost of the first request.
@@ -184,9 +182,8 @@ impl Demand {
     /// When the last request arrived of those that cost so many units.
     pub(crate) fn arrival_of(&self, units: Units) -> u64 {
         let unit = units.total();
-        let next = self
-            .points
-            .partition_point(|point| point.units.total() < unit);
+        let is_before = |point: &Point| point.units.total() < unit;
+        let next = self.points.partition_point(is_before);
         let next = next.min(self.points.len() - 1);
         let arrival = self.points[next].arrival;
         let Some(before) = next.checked_sub(1).map(|nth| self.points[nth]) else {
@@ -199,10 +196,9 @@ impl Demand {
     /// The demand without its first requests, of so many units.
     pub(crate) fn without(&self, units: Units) -> Self {
         let is_behind = |point: &Point, units: Units| point.units.total() > units.total();
-        let next = self
-            .points
-            .partition_point(|point| !is_behind(point, units));
-        let Some(point) = self.points.get(next) else {
+        let points = &self.points;
+        let next = points.partition_point(|point| !is_behind(point, units));
+        let Some(point) = points.get(next) else {
             return Self::default();
         };
         let mut rest = Self {
@@ -223,7 +219,7 @@ impl Demand {
             });
         }
         let last = rest.units();
-        let left = self.points.iter();
+        let left = points.iter();
         let left = left.filter(|point| is_behind(point, units + last));
         rest.points.extend(left.map(|point| Point {
             units: point.units - units,

@@ -92,10 +92,8 @@ impl State {
             true => (has_rivals, 0),
             false => (false, UNAWARE + 2 * take.round_trip),
         };
-        let most = match has_rivals && !rest.is_empty() {
-            true => 1,
-            false => MOST_WATCHED,
-        };
+        let is_one = has_rivals && !rest.is_empty();
+        let most = if is_one { 1 } else { MOST_WATCHED };
         let order = |process, flow, demand: &Demand| {
             let lead = has_rivals.then(|| order::lead(&self.tags, process, flow));
             (level(process), lead, demand.oldest(), process)
@@ -108,9 +106,8 @@ impl State {
         };
         let announced = self.announced.iter().enumerate();
         let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && terms.now <= it.deadline);
-        let mut waiting: Vec<_> = waiting
-            .map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth))
-            .collect();
+        let waiting = waiting.map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth));
+        let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
         let is_own = !rest.is_empty() && !nudges_all && !is_held_up(rest.first_cost());
         let own = is_own.then(|| order(take.process, take.flow.id, rest));

@@ -112,9 +112,8 @@ impl State {
             let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
                 let distance = (span < quota.span(), span.abs_diff(quota.span()), place);
-                counter
-                    .continue_as(quota, now)
-                    .then_some((distance, counter))
+                let is_continued = counter.continue_as(quota, now);
+                is_continued.then_some((distance, counter))
             });
             let nearest = all.min_by_key(|(distance, _)| *distance);
             nearest.map_or_else(
@@ -132,18 +131,15 @@ impl State {
             // The units have other numbers.
             let number = |unit| former_units.iter().position(|it| *it == unit);
             let numbers: SmallVec<[_; MOST_UNITS]> = units.into_iter().map(number).collect();
-            self.announced
-                .iter_mut()
-                .for_each(|it| it.demand.renumber(&numbers));
+            let announced = self.announced.iter_mut();
+            announced.for_each(|it| it.demand.renumber(&numbers));
             self.tags.clear();
-            self.commands
-                .iter_mut()
-                .for_each(|it| it.allowed = Default::default());
+            let commands = self.commands.iter_mut();
+            commands.for_each(|it| it.allowed = Default::default());
         }
         let former = old.into_iter().zip(is_former);
-        self.former = former
-            .filter_map(|(counter, is)| is.then_some(counter))
-            .collect();
+        let former = former.filter_map(|(counter, is)| is.then_some(counter));
+        self.former = former.collect();
         // If there are too many, those that expire first are dropped.
         self.former.sort_by_key(|it| Reverse(it.expires()));
         self.former.truncate(MOST_FORMER);
@@ -251,12 +247,11 @@ impl State {
 
     /// The places of requests in progress, if a quota limits how many there are.
     fn places(&self) -> Option<(&Counter, &Concurrent)> {
-        self.counters
-            .iter()
-            .find_map(|counter| match &counter.tally {
-                Tally::Concurrent(it) => Some((counter, it)),
-                _ => None,
-            })
+        let mut counters = self.counters.iter();
+        counters.find_map(|counter| match &counter.tally {
+            Tally::Concurrent(it) => Some((counter, it)),
+            _ => None,
+        })
     }
 
     fn places_mut(&mut self) -> Option<&mut Concurrent> {
@@ -343,9 +338,8 @@ impl State {
     }
 
     fn quarantined_until(&self) -> u64 {
-        self.generation
-            .as_ref()
-            .map_or(0, |it| it.quarantined_until)
+        let generation = self.generation.as_ref();
+        generation.map_or(0, |it| it.quarantined_until)
     }
 
     fn peek(&self, buffer: u64, take: &Take, now: u64) -> Taken {
