@@ -157,7 +157,7 @@ impl Algorithm for Concurrent {
 const NEXT: usize = 2;
 
 /// How often a process that is not notified looks for a place, if it is one of the next.
-const LOOK: u64 = 100_000;
+pub(super) const LOOK: u64 = 100_000;
 
 /// When a process looks again for a place that was not released. `before` processes are ahead of it.
 pub(super) fn look(holding: Holding, before: usize, now: u64) -> u64 {

@@ -48,7 +48,7 @@ function ahead(arrival, _, finish, on_time)
   for j = 1, competing do
     if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
-      if finish and deadlines[j] > finish then time = time > 50000 and time - 50000 or 0 end
+      if finish and deadlines[j] > finish then time = time > @TOLERANCE and time - @TOLERANCE or 0 end
       if time > newest[j] then
         sum& = sum& + units&[j]
       elseif time >= oldest[j] then

@@ -251,16 +251,16 @@ pub(crate) struct Announcement {
 }
 
 /// A process is overdue if its call is late by this, or by two round trips.
-const LATE: u64 = 20_000;
+pub(super) const LATE: u64 = 20_000;
 
 /// So long behind the deadline of a process ahead, the next one calls.
 pub(super) const WATCH_DELAY: u64 = 60_000;
 
 /// The time after which the demand of an overdue process no longer counts.
-const OVERDUE: u64 = 250_000;
+pub(super) const OVERDUE: u64 = 250_000;
 
 /// The time after which the last call of a process is forgotten.
-const FORGOTTEN: u64 = 10_000_000;
+pub(super) const FORGOTTEN: u64 = 10_000_000;
 
 impl Announcement {
     /// The deadline of a process whose next call is due then.

@@ -53,6 +53,22 @@ use self::counter::{Algorithm, Size};
 /// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.
 const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
+/// The times that the scripts share, by their marks.
+#[cfg(feature = "redis")]
+pub(crate) const TIMES: [(&str, u64); 11] = [
+    ("@LATE", demand::LATE),
+    ("@OVERDUE", demand::OVERDUE),
+    ("@FORGOTTEN", demand::FORGOTTEN),
+    ("@WATCH_DELAY", demand::WATCH_DELAY),
+    ("@SOONEST_CALL", next::SOONEST_CALL),
+    ("@LONGEST_SILENCE", next::LONGEST_SILENCE),
+    ("@UNAWARE", next::UNAWARE),
+    ("@NUDGE_TIMEOUT", next::NUDGE_TIMEOUT),
+    ("@TOLERANCE", order::TOLERANCE),
+    ("@LOOK", concurrent::LOOK),
+    ("@REMEMBERED", state::REMEMBERED),
+];
+
 /// A number of intervals as a time, of ten years at most.
 fn span(count: u64, interval: u64) -> u64 {
     count.saturating_mul(interval).min(LONGEST_SPAN)

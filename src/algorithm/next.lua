@@ -6,7 +6,7 @@ local function nudge(<<free&>>)
   -- The process ahead, its rank, when the one behind it may know that it is dead, and how many processes are looked at.
   local last, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
   -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.
-  local nudges_all, late = frees and has_rivals, frees and 0 or 250000 + 2 * round_trip
+  local nudges_all, late = frees and has_rivals, frees and 0 or @UNAWARE + 2 * round_trip
   -- True if a request waits for a unit that was not set free.
   local function is_held_up(<<cost&>>)
     if free& > 0 then cost& = 0 end
@@ -53,14 +53,14 @@ local function nudge(<<free&>>)
       is_later = is_later or not frees and opening == beyond and places.look(previous@place, each@place, now) --places
       if opening < overdue then opening = overdue end
       if not is_later and (frees or is_other) and deadline > opening + late then
-        local soon = (opening > now and opening or now) + 120000 + 2 * round_trip
+        local soon = (opening > now and opening or now) + @NUDGE_TIMEOUT + 2 * round_trip
         if common.is_notified and soon < deadline then deadline = soon end
         nudged[#nudged + 1], soon_overdue[who] = who, deadline
       end
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, costs_place - @demand + 14)
       if is_other then
-        last, overdue = without_lane, frees and 0 or deadline + 60000
+        last, overdue = without_lane, frees and 0 or deadline + @WATCH_DELAY
         previous& = ahead&
       end
       ahead& = ahead& + (nudges_all and 0 or units&)

@@ -8,11 +8,11 @@ use super::{
 };
 
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
-const SOONEST_CALL: u64 = 2_000;
+pub(super) const SOONEST_CALL: u64 = 2_000;
 pub(super) const LONGEST_SILENCE: u64 = 1_000_000;
 
 /// A process that waits is nudged if its next request may depart so much earlier than it calls.
-const UNAWARE: u64 = 250_000;
+pub(super) const UNAWARE: u64 = 250_000;
 
 /// The most processes that one call nudges: their number is a byte.
 const MOST_NEXT: usize = 255;
@@ -22,7 +22,7 @@ const MOST_NEXT: usize = 255;
 const MOST_WATCHED: usize = 4;
 
 /// A process that was nudged is overdue after so long and two round trips.
-const SOON: u64 = 120_000;
+pub(super) const NUDGE_TIMEOUT: u64 = 120_000;
 
 impl State {
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
@@ -140,7 +140,7 @@ impl State {
             };
             let (due, mut deadline) = (opens.max(overdue), other.deadline);
             if !is_later && (frees || is_other) && deadline > due + late {
-                let soon = due.max(terms.now) + SOON + 2 * take.round_trip;
+                let soon = due.max(terms.now) + NUDGE_TIMEOUT + 2 * take.round_trip;
                 if take.holding.is_notified {
                     deadline = deadline.min(soon);
                 }

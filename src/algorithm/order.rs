@@ -16,7 +16,7 @@ use super::{LANE_BITS, LEVEL_BITS, Take, Units};
 
 /// A process may overtake requests that arrived before its own by less than this, if their process calls only after
 /// the capacity is due. Else a few units are left over from each call, and each group of them takes calls of its own.
-const TOLERANCE: u64 = 50_000;
+pub(super) const TOLERANCE: u64 = 50_000;
 
 /// Keys below this are levels; see [`Tag`].
 const LEVELS: u64 = 1 << (LEVEL_BITS.end - LEVEL_BITS.start);

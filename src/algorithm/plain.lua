@@ -15,7 +15,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
   local record = now + round_trip + hold
   --@terms
   local late = 2 * round_trip
-  local deadline = now + (late > 20000 and late or 20000)
+  local deadline = now + (late > @LATE and late or @LATE)
   -- The announcements so far. Other commands wait while this script runs.
   local seen = 0
   for nth = 1, #ARGV - 1 do repeat
@@ -55,7 +55,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
       if at + 22 > #tail then break end
       local who, ends, bytes, before = unpack('<I7I7I2I7', tail, at)
       local waits = bytes >= 32768
-      local next, is_kept = at + 16 + bytes % 32768, ends + 10000000 > now
+      local next, is_kept = at + 16 + bytes % 32768, ends + @FORGOTTEN > now
       if who == process then
         if is_kept and before >= number then break end
         -- A refusal keeps grants that may be taken back.
@@ -65,7 +65,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
         is_same = false
       end
       if is_kept then
-        if waits and ends + 250000 >= now then break end
+        if waits and ends + @OVERDUE >= now then break end
         announced_after = announced_after + 1
         if ends > latest_deadline then latest_deadline = ends end
       else
@@ -80,7 +80,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
       break
     end
     if at > from then other_bytes = other_bytes .. sub(tail, from, at - 1) end
-    local departs, remaining, reset, finish = now, 4294967295, 0, latest_deadline + 10000000
+    local departs, remaining, reset, finish = now, 4294967295, 0, latest_deadline + @FORGOTTEN
     --@room
     if departs > now then
       if operation == 1 and units == 1 and is_same and departs > now + horizon and @quotas == 1 then

@@ -340,7 +340,7 @@ for _ = 1, announced do
     at = 0
     break
   end
-  if deadline + 10000000 <= now then
+  if deadline + @FORGOTTEN <= now then
     -- It is forgotten.
   elseif who == process and operation < 3 then
     if number ~= 0 and called >= number and operation < 2 then
@@ -361,7 +361,7 @@ for _ = 1, announced do
     is_other, announced_after = true, announced_after + 1
     if fair and who % 2048 >= 128 then fair.has_shares = true end
     if deadline > latest_deadline then latest_deadline = deadline end
-    if waits and deadline + 250000 >= now then
+    if waits and deadline + @OVERDUE >= now then
       local their_level, rival = (who % 128 - who % 16) / 16
       local is_lower = their_level > level
       if deadline >= now and (their_level < front_level or their_level == front_level and first <= front_arrival) then
@@ -559,7 +559,7 @@ if operation < 3 then
     if competing > 0 then <<before&>> = ahead(first, total_granted) end
     -- A process that waits calls at the latest after a quarter of the expected wait, or a second if that is longer.
     local silence = (departs - now) / 4
-    silence = silence > 1000000 and silence - silence % 1 or 1000000
+    silence = silence > @LONGEST_SILENCE and silence - silence % 1 or @LONGEST_SILENCE
     -- A process that ends takes all its lanes with it.
     if common.has_lanes then common.in_lanes& = {} end
     for j = 1, common.has_lanes and competing or 0 do
@@ -567,7 +567,7 @@ if operation < 3 then
       local without_lane = processes[j] - processes[j] % 2048
       common.in_lanes&[without_lane] = (common.in_lanes&[without_lane] or 0) + units&
     end
-    if silence > 1000000 and competing > 0 and not common.is_notified then
+    if silence > @LONGEST_SILENCE and competing > 0 and not common.is_notified then
       -- If a process ahead is gone, or has cancelled its requests, no departure stays unused.
       local <<most&>> = <<0>>
       for j = 1, competing do
@@ -577,13 +577,13 @@ if operation < 3 then
       end
       most& = before& > most& and before& - most& or 0
       local time = earliest(now, <<most&>>, <<each&>>) - (horizon - horizon % 2) / 2 - now
-      if time < silence then silence = time > 1000000 and time or 1000000 end
+      if time < silence then silence = time > @LONGEST_SILENCE and time or @LONGEST_SILENCE end
     end
     next_call = earliest(now, <<before&>>, <<each&>>)
     if next_call == beyond then --places
-      local before, time = 0, now + 1000000 --places
+      local before, time = 0, now + @LONGEST_SILENCE --places
       for j = 1, competing do before = before + (processes.is_ahead(j, first) and 1 or 0) end --places
-      if before < 2 and not common.is_notified then time = now + 100000 end --places
+      if before < 2 and not common.is_notified then time = now + @LOOK end --places
       next_call = places.look(before@place, each@place, time) or beyond - (horizon - horizon % 2) / 2 --places
     else --places
       next_call = next_call - (horizon - horizon % 2) / 2
@@ -608,10 +608,10 @@ if operation < 3 then
     for j = from, to do
       if processes.is_ahead(j, first)
         and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == common.watched) then
-        local watch = deadlines[j] + 60000
+        local watch = deadlines[j] + @WATCH_DELAY
         if now >= watch then
-          watch = now + 50000
-          if watch > deadlines[j] + 250001 then watch = deadlines[j] + 250001 end
+          watch = now + @OVERDUE / 5
+          if watch > deadlines[j] + (@OVERDUE + 1) then watch = deadlines[j] + (@OVERDUE + 1) end
         end
         if watch < next_call then
           local <<others&>> = ahead_of(j, first)
@@ -622,7 +622,7 @@ if operation < 3 then
         end
       end
     end
-    if next_call < now + 2000 then next_call = now + 2000 end
+    if next_call < now + @SOONEST_CALL then next_call = now + @SOONEST_CALL end
   end
   local is_kept = described > 0 or recorded_grants ~= ''
   -- An earlier call that arrives late must not take places again, or departures for requests that are gone.
@@ -636,7 +636,7 @@ if operation < 3 then
         or pack('<' .. rep('I7@sums', stored), spread(left, 1, stored * @step))
     end
     text = text .. recorded_grants .. (has_share and pack('<I7', fair.flow) or '')
-    local deadline = (next_call > now and next_call or now) + (late > 20000 and late or 20000)
+    local deadline = (next_call > now and next_call or now) + (late > @LATE and late or @LATE)
     is_same = false
     if described > 0 then
       local place = (described - 1) * @step + 1
@@ -693,7 +693,7 @@ local reset, ends, resets = 0
 local remaining& = 0
 if operation > 2 then asked_from, opens = nil, paused > quarantined and paused or quarantined end
 if earliest(now, <<0>>, @one&) == now then remaining& = fits(now, @one&) end
-local finish = latest_deadline > 0 and latest_deadline + 10000000 or 0
+local finish = latest_deadline > 0 and latest_deadline + @FORGOTTEN or 0
 if former_ends > finish then finish = former_ends end
 ends, resets = ends$() if resets > reset then reset = resets end if ends > finish then finish = ends end
 
@@ -706,7 +706,7 @@ if is_changed then
   if has_commands then
     if paused > finish then finish = paused end
     if allowed_until& > finish then finish = allowed_until& end
-    if commanded + 60000000 > finish then finish = commanded + 60000000 end
+    if commanded + @REMEMBERED > finish then finish = commanded + @REMEMBERED end
     if common.forgotten_until + common.memory > finish then finish = common.forgotten_until + common.memory end
   end
   if generation > 0 and quarantined > finish then finish = quarantined end

@@ -22,7 +22,7 @@ const MOST_ROUNDS: usize = 64;
 const MOST_FORMER: usize = 8;
 
 /// How long the last command is remembered, so that answers to older requests are ignored.
-const REMEMBERED: u64 = 60_000_000;
+pub(super) const REMEMBERED: u64 = 60_000_000;
 
 /// All that a store keeps for one key and policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
