@@ -24,8 +24,8 @@ pub trait Direction<S: Service<Q>, Q> {
     /// Asks for the permit of a request; `None` if it needs none.
     fn admit(&self, request: &Q) -> Option<Acquire>;
 
-    /// Answers a request that gets no permit, or that has lost its place since the service was called with it: then,
-    /// `waiting` is `None`. Returns `None` if the request goes on.
+    /// Answers a request that gets no permit, or that has [lost its place](crate::ErrorKind::LostPlace): then the service has
+    /// the request, and `waiting` is `None`. Returns `None` if the request goes on.
     fn refuse(
         &self,
         error: Error,

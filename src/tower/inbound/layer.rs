@@ -242,7 +242,7 @@ where
         departed: &mut Option<Departed>,
     ) -> Option<Result<Self::Response, S::Error>> {
         let Inbound { refusal, options } = &self.direction;
-        if waiting.is_none() && options.observe_only {
+        if error.kind() == ErrorKind::LostPlace && options.observe_only {
             // The response may say that the request does not count.
             return None;
         }
