@@ -2,9 +2,9 @@
 -- process waits. Their answers and values are those of the rest of the script, in half of the time. Not for policies of many
 -- quotas, as Lua has at most 200 local variables.
 --
--- A `break` ends the work for a key. If it has no answer then, nothing was written, and the rest of the script serves it. The parts
--- of the algorithms set `departs`, the time of the departure; `remaining`; `reset`, when all units are available again; and
--- `finish`, when the value is of no use any more.
+-- A `break` ends the work for a key. If it has no answer then, nothing was written, and the rest of the script serves it. The
+-- parts of the algorithms set `departs`, the time of the departure; `remaining`; `reset`, when all units are available again;
+-- and `finish`, when the value is of no use any more.
 
 if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share then
   local format, are_plain = string.format, true
