@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reserves};
 
 /// The least time in which a request without a place may get one, as far as answers say.
-const LEAST_BEYOND: u64 = 100_000;
+pub(super) const LEAST_BEYOND: u64 = 100_000;
 
 /// The terms of one call.
 #[derive(Debug, Clone, Copy)]

@@ -55,7 +55,7 @@ const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
 /// The times that the scripts share, by their marks.
 #[cfg(feature = "redis")]
-pub(crate) const TIMES: [(&str, u64); 11] = [
+pub(crate) const TIMES: [(&str, u64); 13] = [
     ("@LATE", demand::LATE),
     ("@OVERDUE", demand::OVERDUE),
     ("@FORGOTTEN", demand::FORGOTTEN),
@@ -67,6 +67,8 @@ pub(crate) const TIMES: [(&str, u64); 11] = [
     ("@TOLERANCE", order::TOLERANCE),
     ("@LOOK", concurrent::LOOK),
     ("@REMEMBERED", state::REMEMBERED),
+    ("@LEAST_BEYOND", call::LEAST_BEYOND),
+    ("@LONGEST_SPAN", LONGEST_SPAN),
 ];
 
 /// A number of intervals as a time, of ten years at most.

@@ -2,7 +2,7 @@
 -- `nudged`, and the deadlines of these processes in `other_bytes`.
 local has_rivals = fair and fair.has_rivals
 local function nudge(<<free&>>)
-  local frees, far = <<free& > 0| or >>, now + (horizon > 100000 and horizon or 100000)
+  local frees, far = <<free& > 0| or >>, now + (horizon > @LEAST_BEYOND and horizon or @LEAST_BEYOND)
   -- The process ahead, its rank, when the one behind it may know that it is dead, and how many processes are looked at.
   local last, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
   -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.

@@ -53,11 +53,11 @@ local key, raw, tail, needs_transaction
 -- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
 local logs, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
-local beyond, places = now + (horizon > 100000 and horizon or 100000) + 1, {} --places
+local beyond, places = now + (horizon > @LEAST_BEYOND and horizon or @LEAST_BEYOND) + 1, {} --places
 
 local function span(count, interval)
   local span = count * interval
-  return span < 315360000000000 and span or 315360000000000
+  return span < @LONGEST_SPAN and span or @LONGEST_SPAN
 end
 
 -- Variables in a table, as Lua limits the number of local ones:
@@ -93,7 +93,7 @@ local function earliest(from, <<ahead&>>, <<cost&>>)
     end
     from = next
   end
-  answer = from + 315360000000000
+  answer = from + @LONGEST_SPAN
   return answer
 end
 
@@ -668,7 +668,7 @@ else
   if operation < 5 and evidence < commanded and (paused <= commanded or length <= paused - commanded) then
     is_changed = false
   else
-    if length > 315360000000000 then length = 315360000000000 end
+    if length > @LONGEST_SPAN then length = @LONGEST_SPAN end
     if operation == 3 then
       if now + length > paused then paused = now + length end
     elseif operation == 4 then
