@@ -248,9 +248,8 @@ impl Turn {
     /// Another request can use the turn if at least half of its time is left.
     fn is_useful(&self, now: Instant) -> bool {
         let soonest = self.from.max(now);
-        self.until
-            .checked_duration_since(soonest)
-            .is_some_and(|left| 2 * left >= self.until - self.from)
+        let left = self.until.checked_duration_since(soonest);
+        left.is_some_and(|left| 2 * left >= self.until - self.from)
     }
 }
 

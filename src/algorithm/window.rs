@@ -163,10 +163,8 @@ impl Algorithm for Window {
             }
             return;
         }
-        let Ok(place) = self
-            .log
-            .binary_search_by_key(&recorded, |entry| entry.recorded)
-        else {
+        let log = &self.log;
+        let Ok(place) = log.binary_search_by_key(&recorded, |entry| entry.recorded) else {
             return;
         };
         let returned = u64::from(self.log[place].units).min(settled.difference.unsigned_abs());
