@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Dispatcher;
 use super::calls::{Flight, SentCall};
-use super::known::Denied;
+use super::known::{Denied, LONGEST_DENIAL};
 use crate::algorithm::{Costs, Taken};
 use crate::clock::{Offset, StoreClock};
 use crate::cost::Remaining;
@@ -226,17 +226,18 @@ impl Dispatcher {
             && answer.lease.is_none()
             && let Some((cost, expected)) = refused
         {
+            let earliest = expected.checked_sub(answer.uncertainty).unwrap_or(now);
             let denied = Denied {
                 cost,
                 rank: sent.queue.rank(),
-                earliest: expected.checked_sub(answer.uncertainty).unwrap_or(now),
+                earliest,
                 standing: Standing {
                     last: Some(expected),
                     ..answer.standing
                 },
-                sent: sent.begun,
+                ends: earliest.min(sent.begun + LONGEST_DENIAL),
             };
-            handle.denials.note(key, denied);
+            handle.denials.note(key, sent.begun, denied);
         }
         if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
             && wait > LONG_WAIT

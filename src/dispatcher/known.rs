@@ -18,7 +18,7 @@ use crate::queue::Standing;
 pub(crate) const REMEMBERED_DENIALS: usize = 10_000;
 
 /// An entry holds for at most so long: other processes may give departures back or end a pause.
-const LONGEST_DENIAL: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_DENIAL: Duration = Duration::from_secs(1);
 
 /// Longer keys are not remembered.
 const LONGEST_KEY: usize = 256;
@@ -41,7 +41,8 @@ pub(super) struct Denied {
     pub(super) rank: (u64, u64),
     pub(super) earliest: Instant,
     pub(super) standing: Standing,
-    pub(super) sent: Instant,
+    /// The entry holds until then.
+    pub(super) ends: Instant,
 }
 
 impl Denials {
@@ -65,7 +66,7 @@ impl Denials {
     ) -> Option<Standing> {
         let (keys, bound) = (self.keys.as_ref()?, bound?);
         let denied = keys.get(key)?;
-        if now >= denied.earliest.min(denied.sent + LONGEST_DENIAL) {
+        if now >= denied.ends {
             keys.remove(key);
             return None;
         }
@@ -74,10 +75,11 @@ impl Denials {
         (is_like && bound < denied.earliest).then_some(denied.standing)
     }
 
-    pub(super) fn note(&self, key: &Key, denied: Denied) {
+    /// Remembers the answer to a call that was sent then.
+    pub(super) fn note(&self, key: &Key, sent: Instant, denied: Denied) {
         if let Some(keys) = &self.keys
             && key.as_str().len() <= LONGEST_KEY
-            && *self.forgotten.lock() < Some(denied.sent)
+            && *self.forgotten.lock() < Some(sent)
         {
             keys.insert(key.clone(), denied);
         }
@@ -149,7 +151,7 @@ mod tests {
             rank: RANK,
             earliest: sent + wait,
             standing: Standing::default(),
-            sent,
+            ends: sent + wait.min(LONGEST_DENIAL),
         }
     }
 
@@ -166,7 +168,7 @@ mod tests {
             (100 * WAIT, 3, 2 * WAIT, 2 * WAIT, false),
         ] {
             let rank = Rank::default();
-            denials.note(&key, denied(3, start, wait));
+            denials.note(&key, start, denied(3, start, wait));
             let found = denials.find(&key, &cost.into(), &rank, Some(start + bound), start + now);
             assert_eq!(found.is_some(), is_denied, "{cost} {bound:?} {now:?}");
         }
@@ -178,7 +180,7 @@ mod tests {
         let sent = Instant::now();
         let is_denied = |key: &str, sent| {
             let key = Key::new(key);
-            denials.note(&key, denied(1, sent, WAIT));
+            denials.note(&key, sent, denied(1, sent, WAIT));
             denials
                 .find(&key, &1.into(), &Rank::default(), Some(sent), sent)
                 .is_some()
