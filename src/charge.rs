@@ -159,7 +159,7 @@ impl Charge {
             return Ok(());
         };
         let settlements = costs.iter().map(|&(unit, cost)| Settlement {
-            recorded,
+            recorded: recorded.get(),
             unit,
             difference: i64::from(cost) - i64::from(turn.units.0[unit]),
         });

@@ -3,6 +3,7 @@
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -173,7 +174,7 @@ pub(crate) struct Turn {
     /// The store's clock has certainly not passed the end of the guard.
     pub(crate) until: Instant,
     /// When the store has recorded the departure; `None` for a grant of the fallback store, which is not corrected.
-    pub(crate) recorded: Option<u64>,
+    pub(crate) recorded: Option<NonZeroU64>,
     /// The counters that have recorded it.
     pub(crate) counters: CounterSet,
     /// The cost of its request. Zero in an answer, and once a turn that its request has missed was given back.
@@ -705,7 +706,7 @@ impl Queue {
         let place = turn.counters.place();
         for (unit, units) in turn.units.each().filter(|(unit, _)| Some(*unit) != place) {
             self.unsent.keep(Settlement {
-                recorded,
+                recorded: recorded.get(),
                 unit,
                 difference: -i64::from(units),
             });

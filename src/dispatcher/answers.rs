@@ -1,5 +1,6 @@
 //! The answers of the store, and their effect on the queues.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl SentCall {
                 from,
                 until: leased.map_or(until, |lease| until.min(lease.until)),
                 // Nothing that the fallback store has granted is returned to the store.
-                recorded: (!is_fallback).then_some(grant.recorded),
+                recorded: NonZeroU64::new(grant.recorded).filter(|_| !is_fallback),
                 counters: self.counters,
                 units: Costs::default(),
                 guard,

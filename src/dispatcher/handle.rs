@@ -1,6 +1,7 @@
 //! A policy and the queues of its keys: [`Handle`].
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -241,7 +242,7 @@ impl Handle {
         let turn = Turn {
             from: now,
             until: now + guard,
-            recorded: Some(recorded),
+            recorded: NonZeroU64::new(recorded),
             counters: current.counters,
             units: cost,
             guard,

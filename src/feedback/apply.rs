@@ -37,7 +37,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let policy = handle.policy();
     let begun = Instant::now();
     // The store has not recorded a departure that the fallback store granted.
-    let evidence = turn.recorded.unwrap_or(u64::MAX);
+    let evidence = turn.recorded.map_or(u64::MAX, u64::from);
     let mut wait = advice.wait().unwrap_or_default();
     let mut news = SmallVec::<[_; 2]>::new();
     for (name, units, time) in advice.allowances() {

@@ -1,6 +1,7 @@
 //! The steps of the model: [`Step`].
 
 use std::cell::RefCell;
+use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock};
 use std::task::{Wake, Waker};
 
@@ -406,7 +407,7 @@ impl World {
 
     fn depart(&mut self, setup: &Setup, nth: usize, bound: Option<Instant>, turn: &Turn) {
         let (at, p) = (self.store_now(), setup.requests[nth].0);
-        let recorded = turn.recorded.unwrap_or_default();
+        let recorded = turn.recorded.map_or(0, u64::from);
         let within = recorded - GUARD..=recorded;
         let is_in_time = within.contains(&at) || setup.fault == "records-no-guard";
         for _ in 0..setup.cost(nth) {
@@ -555,7 +556,7 @@ impl World {
             let turn = Turn {
                 from: instant(grant.at),
                 until: instant(grant.recorded) + late,
-                recorded: Some(grant.recorded),
+                recorded: NonZeroU64::new(grant.recorded),
                 counters: setup.counters(),
                 units: Default::default(),
                 guard: TICK,
