@@ -52,19 +52,16 @@ pin_project! {
     ///
     /// It is safe to drop at any time: a departure that was granted is given back, unless the service was called.
     #[must_use = "futures do nothing unless they are awaited"]
-    pub struct ResponseFuture<S, Q, L>
-    where
-        S: Service<Q>,
-        L: Direction<S, Q>,
-    {
+    // Without bounds, which a spawned task could not prove if the error of the service is a `BoxError`.
+    pub struct ResponseFuture<S, Q, L, F, A> {
         #[pin]
-        stage: Stage<S, Q, S::Future, L::Response>,
+        stage: Stage<S, Q, F, A>,
         // It stays in its place, as moving it takes longer than its use.
         departed: Option<Departed>,
         layer: Arc<L>,
     }
 
-    impl<S: Service<Q>, Q, L: Direction<S, Q>> PinnedDrop for ResponseFuture<S, Q, L> {
+    impl<S, Q, L, F, A> PinnedDrop for ResponseFuture<S, Q, L, F, A> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // The service has the request, even if its call has panicked.
@@ -96,7 +93,7 @@ pin_project! {
     }
 }
 
-impl<S, Q, L> ResponseFuture<S, Q, L>
+impl<S, Q, L> ResponseFuture<S, Q, L, S::Future, L::Response>
 where
     S: Service<Q>,
     L: Direction<S, Q>,
@@ -119,7 +116,7 @@ where
     }
 }
 
-impl<S, Q, L> Future for ResponseFuture<S, Q, L>
+impl<S, Q, L> Future for ResponseFuture<S, Q, L, S::Future, L::Response>
 where
     S: Service<Q> + Clone,
     L: Direction<S, Q>,
@@ -193,7 +190,7 @@ fn give_back(departed: &mut Option<Departed>) {
     }
 }
 
-impl<S: Service<Q>, Q, L: Direction<S, Q>> fmt::Debug for ResponseFuture<S, Q, L> {
+impl<S, Q, L, F, A> fmt::Debug for ResponseFuture<S, Q, L, F, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

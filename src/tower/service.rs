@@ -39,7 +39,7 @@ where
 {
     type Response = L::Response;
     type Error = L::Error;
-    type Future = ResponseFuture<S, Q, L>;
+    type Future = ResponseFuture<S, Q, L, S::Future, L::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
