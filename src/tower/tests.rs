@@ -11,10 +11,11 @@ use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
+use tower::timeout::Timeout;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
-use super::ThrottleLayer;
 use super::inbound::{FailureMode, InboundLayer, Refused};
+use super::{BoxError, ThrottleLayer};
 use crate::acquire::{Error, ErrorKind};
 use crate::key::{Key, constant};
 use crate::limiter::Limiter;
@@ -184,4 +185,18 @@ async fn statuses(quotas: &[Quota]) -> [u16; 4] {
     };
     let (first, second, third, last) = tokio::join!(call(0), call(0), call(2), call(4));
     [first, second, third, last]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spawned_task_may_call_services_with_boxed_errors() {
+    let limiter = Limiter::builder().quota(Quota::per_second(1));
+    let layer = ThrottleLayer::new(limiter.build().unwrap()).key(constant("a"));
+    let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(())));
+    let inner = Timeout::new(inner, SECOND);
+    let mut service = layer.cost(|_: &Request<()>| 1).layer(inner);
+    let task = tokio::spawn(async move {
+        let service = service.ready().await.unwrap();
+        service.call(Request::new(())).await.unwrap().status()
+    });
+    assert_eq!(task.await.unwrap(), 200);
 }
