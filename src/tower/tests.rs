@@ -191,7 +191,7 @@ async fn statuses(quotas: &[Quota]) -> [u16; 4] {
 async fn a_spawned_task_may_call_services_with_boxed_errors() {
     let limiter = Limiter::builder().quota(Quota::per_second(1));
     let layer = ThrottleLayer::new(limiter.build().unwrap()).key(constant("a"));
-    let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(())));
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new(())) });
     let inner = Timeout::new(inner, SECOND);
     let mut service = layer.cost(|_: &Request<()>| 1).layer(inner);
     let task = tokio::spawn(async move {
