@@ -96,6 +96,10 @@ impl Remaining {
         Self { units, left }
     }
 
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
+        self.units.iter().copied().zip(self.left.0)
+    }
+
     pub(crate) fn of(&self, unit: &str) -> Option<u32> {
         let nth = self.units.iter().position(|name| *name == unit)?;
         Some(self.left.0[nth])
@@ -104,9 +108,7 @@ impl Remaining {
 
 impl fmt::Debug for Remaining {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(self.units.iter().zip(self.left.0))
-            .finish()
+        f.debug_map().entries(self.each()).finish()
     }
 }
 

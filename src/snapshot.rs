@@ -55,8 +55,7 @@ impl Snapshot {
 
     /// How much of each unit could depart now, requests first.
     pub fn all_remaining(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
-        let Remaining { units, left } = self.remaining;
-        units.iter().copied().zip(left.0)
+        self.remaining.each()
     }
 
     /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.

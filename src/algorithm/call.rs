@@ -116,8 +116,15 @@ impl Take {
 
     /// Returns true if shares or reserves count, not level and arrival alone.
     pub(crate) fn has_shares(&self) -> bool {
-        let is_divided = self.flow != Flow::default() || self.reserves != Reserves::default();
-        is_divided || self.corrections.moved != 0
+        self.has_share() || self.has_reserves() || self.corrections.moved != 0
+    }
+
+    pub(crate) fn has_share(&self) -> bool {
+        self.flow != Flow::default()
+    }
+
+    pub(crate) fn has_reserves(&self) -> bool {
+        self.reserves != Reserves::default()
     }
 
     /// How long after the call its requests may depart.

@@ -3,8 +3,7 @@
 use redis::Value;
 
 use crate::algorithm::{
-    Amounts, Command, Counter, Flow, Grant, Known, Reader, Reserves, Take, Taken, Tally, Writer,
-    unit_names,
+    Amounts, Command, Counter, Grant, Known, Reader, Take, Taken, Tally, Writer, unit_names,
 };
 use crate::policy::Policy;
 use crate::store::{Call, Operation, StoreError};
@@ -45,8 +44,8 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
             });
             let flags = strict
                 + 8 * u64::from(!take.corrections.is_empty())
-                + 16 * u64::from(has_share(take))
-                + 32 * u64::from(has_reserves(take))
+                + 16 * u64::from(take.has_share())
+                + 32 * u64::from(take.has_reserves())
                 + 64 * u64::from(take.corrections.moved != 0)
                 + 128 * u64::from(take.holding.releases)
                 + 256 * u64::from(take.holding.is_notified);
@@ -117,10 +116,10 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
         let rest = take.quarantine(policy.counters(), policy.buffer_micros());
         out.put([7, 7, 7, 8], [rest, generation, version, server]);
     }
-    if has_share(take) {
+    if take.has_share() {
         out.put([7, 2], [take.flow.id, take.flow.weight.into()]);
     }
-    if has_reserves(take) {
+    if take.has_reserves() {
         out.put([4; 5], take.reserves.map(u64::from));
     }
     if corrections.moved != 0 {
@@ -136,14 +135,6 @@ fn has_places(counters: &[Counter]) -> bool {
     counters
         .iter()
         .any(|it| matches!(it.tally, Tally::Concurrent(_)))
-}
-
-fn has_share(take: &Take) -> bool {
-    take.flow != Flow::default()
-}
-
-fn has_reserves(take: &Take) -> bool {
-    take.reserves != Reserves::default()
 }
 
 /// Reads the time of a script's answer, and the answers of so many keys with these quotas. Returns `None` for other values.
