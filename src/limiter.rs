@@ -197,10 +197,9 @@ impl Limiter {
     /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted
     /// within the horizon of 100 ms stay granted.
     ///
-    /// A quota that is counted by another [algorithm](crate::Algorithm) than before starts from zero. The counter of the
-    /// former algorithm is kept until its departures no longer count, and processes that still have that algorithm go on
-    /// with it: while both are in use, each process keeps to its own quota. Windows of another length are counted apart, too,
-    /// but they start with the recorded departures.
+    /// A longer window begins with the departures that the shorter one has recorded. A quota that is counted by another
+    /// [algorithm](crate::Algorithm) than before starts from zero. Processes that still have the former quotas apply these to
+    /// the departures of all: see [exactness](crate::guide::exactness).
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};

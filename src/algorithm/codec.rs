@@ -23,7 +23,7 @@
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
 //! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), until when a reset has forgotten departures (7) |
 //! | generation | when it began (7), version (7), written (7), server (8), quarantined until (7) |
-//! | former quotas | bytes of what follows (4); a value of its own, with no more than their counters |
+//! | former quotas | bytes of the value (4); until when departures also count for them (7); how many do since the value was written (2); a value of its own, with no more than their counters; for each of these departures, the earliest time and the recorded time (7 each), and the cost in each unit (4 each) |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
 //! | announcement | process (7), deadline (7), bytes of what follows (2), and 32,768 if requests wait; number of the call (7); if requests wait, its demand; each grant: recorded (7), each unit (4); if the process has one, its share (7) |
 //! | demand | arrival of the first request (7), of the last (7), sums of all requests; cost of each request in each unit (4), number of points that follow (1): all, or none if there is one, which the demand tells; each point: arrival (7), sums |
@@ -319,8 +319,10 @@ impl State {
         }
         if !self.former.is_empty() {
             flags |= HAS_FORMER;
-            let former = Self::new(&self.former).encode();
-            out.put([4], [former.len() as u64]);
+            let mut former = Self::new(&self.former);
+            former.in_use_until = self.in_use_until;
+            let former = former.encode();
+            out.put([4, 7, 2], [former.len() as u64, self.in_use_until, 0]);
             out.0.extend(former);
         }
         let announced = || self.announced.iter();
@@ -424,7 +426,8 @@ impl State {
             }));
         }
         if flags & HAS_FORMER != 0 {
-            let [bytes] = tail.numbers([4])?;
+            let [bytes, in_use_until, added] = tail.numbers([4, 7, 2])?;
+            self.in_use_until = in_use_until;
             let former = tail.bytes(bytes as usize)?;
             // It has no other flags, and so no values within it.
             let flags = former.get(MAGIC.len() + 1);
@@ -432,6 +435,11 @@ impl State {
                 return Err(unrecognized());
             }
             self.former = Self::decode(former)?.counters.into_vec();
+            for _ in 0..added {
+                let [at, recorded] = tail.numbers([7, 7])?;
+                let units = amounts.costs(&mut tail)?;
+                self.record_in_former(at, recorded, units);
+            }
         }
         if flags & HAS_TAGS != 0 {
             let [count] = tail.numbers([2])?;

@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window, span};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -149,10 +149,24 @@ impl Counter {
 
     /// Records departures, if they cost anything here.
     #[inline(always)]
-    pub(super) fn record(&mut self, at: u64, recorded: u64, units: &Costs) {
-        match units.0[self.nth()] {
-            0 => {}
-            units => counted!(&mut self.tally, it => it.take(self.size, at, recorded, units)),
+    pub(super) fn record(&mut self, at: u64, recorded: u64, units: u32) {
+        if units > 0 {
+            counted!(&mut self.tally, it => it.take(self.size, at, recorded, units));
+        }
+    }
+
+    /// Records departures under other quotas, which may be more than this one allows.
+    pub(super) fn record_other(&mut self, at: u64, recorded: u64, units: u32) {
+        match &mut self.tally {
+            // Places are no departures.
+            Tally::Concurrent(_) => {}
+            Tally::Gcra(it) if units > 0 => {
+                let most = it.memory(self.size).max(span(units.into(), self.size.span));
+                let most = it.due.max(recorded + most);
+                it.take(self.size, at, recorded, units);
+                it.due = it.due.min(most);
+            }
+            _ => self.record(at, recorded, units),
         }
     }
 

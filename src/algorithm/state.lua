@@ -211,20 +211,24 @@ if flags % 4 >= 2 then
   generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', padded, at)
   at = at + 36
 end
--- The counters of former quotas, a value of their own.
+-- The counters of former quotas, a value of their own, and the departures that also count for them since it was written: their
+-- number, or `nil` if this call adds none.
 local former, former_ends = '', 0
+common.added = nil
 if flags >= 4 then
-  local bytes, _, ends = unpack('<I4c7I7', padded, at)
-  former, former_ends = sub(tail, at, at + 3 + bytes), ends
-  at = at + 4 + bytes
+  local bytes, in_use_until, added, _, ends = unpack('<I4I7I2c7I7', padded, at)
+  bytes = bytes + 13 + added * (7 + @grant)
+  former, former_ends = sub(tail, at, at + bytes - 1), ends
+  at = at + bytes
+  common.added = operation < 2 and in_use_until > now and added or nil
+  -- A reset asks the counters until when it has forgotten departures.
+  needs_transaction = operation == 6 and ends > now or added > 400
 end
-
 if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
   answers[nth] = '\3'
   break
 end
-if operation == 6 and former_ends > now then
-  -- A reset also asks the former counters until when it has forgotten departures.
+if needs_transaction then
   answers[nth] = '\2'
   break
 end
@@ -289,7 +293,7 @@ if call_flags % 2 == 1 then
   end
 end
 forgets = forgets or operation == 6
-if forgets or former_ends <= now then former, former_ends = '', 0 end
+if forgets or former_ends <= now then former, former_ends, common.added = '', 0, nil end
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
@@ -464,6 +468,10 @@ if operation < 3 then
       local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
       difference = difference - 4294967296
       corrected = corrected + difference
+      if common.added and difference > 0 then
+        former = former .. pack('<I7I7@costs', time, time, <<unit == & and difference or 0>>)
+        common.added = common.added + 1
+      end
       if difference < 0 then
         returned = returned or {}
         returned[unit] = (returned[unit] or 0) - difference
@@ -504,6 +512,10 @@ if operation < 3 then
       grant_count, departed = grant_count + 1, departed + together
       all_grants[grant_count] = pack('<I7I7I4', time, record, together)
       all_recorded[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
+      if common.added then
+        former = former .. pack('<I7I7@costs', time, record, <<units&>>)
+        common.added = common.added + 1
+      end
       granted& = granted& + units&
       total_granted = <<granted&| + >>
     end
@@ -718,6 +730,7 @@ if is_changed then
     local commands = has_commands
       and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until) or ''
     local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
+    if common.added then former = sub(former, 1, 11) .. pack('<I2', common.added) .. sub(former, 14) end
     flags = (has_commands and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local tag_bytes = ''
     if fair and (#fair.tags > 0 or fair.has_shares or own_bytes ~= '' and has_share) then

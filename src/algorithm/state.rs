@@ -21,6 +21,9 @@ const MOST_ROUNDS: usize = 64;
 /// The most counters of former quotas that a state keeps.
 const MOST_FORMER: usize = 8;
 
+/// So long after a call under other quotas, departures also count for the former ones.
+const IN_USE: u64 = 60_000_000;
+
 /// How long the last command is remembered, so that answers to older requests are ignored.
 pub(super) const REMEMBERED: u64 = 60_000_000;
 
@@ -33,6 +36,8 @@ pub(crate) struct State {
     /// The counters of former quotas. Processes that still have these quotas go on with them, also if their calls and
     /// those under the new quotas take turns.
     pub(crate) former: Vec<Counter>,
+    /// Until then, departures also count for the former quotas, as processes may still have them; else 0.
+    pub(crate) in_use_until: u64,
     /// At most one of each process and lane: that of its latest call. Their order has no meaning. One without demand and grants
     /// makes earlier calls outdated.
     pub(crate) announced: Vec<Announcement>,
@@ -143,6 +148,11 @@ impl State {
         // If there are too many, those that expire first are dropped.
         self.former.sort_by_key(|it| Reverse(it.expires()));
         self.former.truncate(MOST_FORMER);
+        self.in_use_until = if self.former.is_empty() {
+            0
+        } else {
+            now + IN_USE
+        };
     }
 
     /// Grants departures and keeps the rest of the demand.
@@ -357,7 +367,7 @@ impl State {
     fn clear(&mut self) -> u64 {
         let counters = self.counters.iter_mut().chain(&mut self.former);
         let latest = counters.map(|it| it.clear()).max();
-        self.former.clear();
+        (self.former, self.in_use_until) = Default::default();
         self.announced.iter_mut().for_each(|it| it.granted.clear());
         latest.unwrap_or(0)
     }
@@ -376,6 +386,12 @@ impl State {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
+        // The former quotas may not have recorded a departure that is returned.
+        if settlement.difference > 0 && self.in_use_until > 0 {
+            let mut units = Costs::default();
+            units.0[settlement.unit] = settlement.difference as u32;
+            self.record_in_former(settlement.recorded, settlement.recorded, units);
+        }
     }
 
     /// Applies a command.
@@ -444,23 +460,32 @@ impl State {
 
     /// The time at which the state is as good as none.
     pub(crate) fn expires(&self) -> u64 {
-        let counters = self.counters.iter().chain(&self.former);
-        let counters = counters.map(|counter| counter.expires());
+        let counters = || self.counters.iter().chain(&self.former);
         let announced = self.announced.iter().map(Announcement::expires);
         let memory = self.counters.iter().map(|counter| counter.memory()).max();
         let commands = self.commands.iter();
         let commands = commands.map(|it| it.expires(memory.unwrap_or(0)));
         let generation = self.generation.iter();
         let generation = generation.map(|it| it.quarantined_until.max(it.kept_until));
-        let rest = announced.chain(commands).chain(generation);
-        counters.chain(rest).max().unwrap_or(0)
+        // The recorded time of the last departure may lie far ahead.
+        let in_use = counters().filter(|_| self.in_use_until > 0);
+        let in_use = in_use.map(|it| self.in_use_until + IN_USE + it.memory());
+        let rest = announced.chain(commands).chain(generation).chain(in_use);
+        counters()
+            .map(Counter::expires)
+            .chain(rest)
+            .max()
+            .unwrap_or(0)
     }
 
     #[inline(always)]
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
-        if !self.former.is_empty() && self.former.iter().all(|it| it.expires() <= now) {
-            self.former.clear();
+        if self.in_use_until <= now && !self.former.is_empty() {
+            self.in_use_until = 0;
+            if self.former.iter().all(|it| it.expires() <= now) {
+                self.former.clear();
+            }
         }
         if !self.announced.is_empty() {
             self.announced.retain(|it| now < it.expires());
@@ -612,13 +637,26 @@ impl State {
     #[inline]
     pub(super) fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         let counters = self.counters.iter_mut();
-        counters.for_each(|it| it.record(at, recorded, &units));
+        counters.for_each(|it| it.record(at, recorded, units.0[it.nth()]));
+        if self.in_use_until > 0 {
+            self.record_in_former(at, recorded, units);
+        }
         if let Some(commands) = &mut self.commands {
             for (nth, units) in units.each() {
                 let (allowed, until) = &mut commands.allowed[nth];
                 if at < *until {
                     *allowed -= units;
                 }
+            }
+        }
+    }
+
+    /// Records departures for the former quotas, too.
+    pub(super) fn record_in_former(&mut self, at: u64, recorded: u64, units: Costs) {
+        for former in &mut self.former {
+            let alike = self.counters.iter().find(|it| it.unit == former.unit);
+            if let Some(alike) = alike {
+                former.record_other(at, recorded, units.0[alike.nth()]);
             }
         }
     }

@@ -126,6 +126,10 @@ impl Algorithm for Window {
     }
 
     fn take(&mut self, _size: Size, _at: u64, recorded: u64, units: u32) {
+        let units = self.recordable().min(units.into()) as u32;
+        if units == 0 {
+            return;
+        }
         let recorded = self.round(recorded);
         self.used += u64::from(units);
         // Most departures are recorded last.
@@ -157,10 +161,7 @@ impl Algorithm for Window {
         }
         let recorded = self.round(settled.recorded);
         if let Ok(more) = u64::try_from(settled.difference) {
-            let more = more.min(self.recordable()) as u32;
-            if more > 0 {
-                self.take(size, 0, recorded, more);
-            }
+            self.take(size, 0, recorded, more.min(u32::MAX.into()) as u32);
             return;
         }
         let log = &self.log;

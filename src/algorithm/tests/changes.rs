@@ -133,6 +133,28 @@ proptest! {
         let fault = fault_of_either([first, second], steps.into_iter());
         prop_assert!(fault.is_none(), "{:?}", fault);
     }
+
+    /// As in a rolling deployment that changes windows: each process counts the departures of the other.
+    #[test]
+    fn processes_with_other_windows_count_all_departures(
+        quotas in prop::array::uniform2((1u64..20, 1u64..60)),
+        steps in prop::collection::vec((any::<bool>(), 1usize..5, 0..40 * MILLI), 1..200),
+    ) {
+        let counters = quotas.map(|(limit, span)| counter(&format!("{limit}/{}ms", 10 * span)));
+        let (mut state, mut now, mut departed) = (State::new(&counters[..1]), START, Vec::new());
+        state.continue_as(&counters[1..], START);
+        for (number, (which, requests, span)) in (1..).zip(steps) {
+            now += span;
+            let which = usize::from(which);
+            let mut take = call(which as u64, number, 0, requests);
+            take.guard = 0;
+            let units = departs(&mut state, &counters[which], &take, now);
+            departed.extend((0..units).map(|_| now));
+            let (limit, span) = quotas[which];
+            let within = departed.iter().filter(|&&at| at + 10 * span * MILLI > now).count() as u64;
+            prop_assert!(units == 0 || within <= limit, "{} in {}", within, 10 * span);
+        }
+    }
 }
 
 /// How the departures of one of two processes, each with a quota of its own, break that quota, if they do. A step is the
