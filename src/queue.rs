@@ -18,12 +18,10 @@ use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::policy::Policy;
 use crate::quota::{CONCURRENT, UnitNames};
+use crate::store::LONGEST_CALL;
 
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
-
-/// How long a request waits for the first answer of the store, even if its bound is earlier.
-const FIRST_ANSWER: Duration = Duration::from_millis(100);
 
 /// When a request that does not wait fails, if the answers of the store are too late to use.
 const LONGEST_TRY: Duration = Duration::from_secs(1);
@@ -915,10 +913,10 @@ impl Queue {
         request.has_missed = false;
         let out = self.out.as_ref();
         let outage = out.map(|(since, error)| ((*since).max(arrival.at) + OUTAGE_WAIT, error));
-        // The first answer says whether an early bound can be kept.
-        let soonest = match self.latest.reset {
-            None => arrival.at + FIRST_ANSWER,
-            Some(_) => arrival.at,
+        // The first answer says whether an early bound can be kept. A store that does not answer is out after a while.
+        let soonest = match (self.latest.reset, out) {
+            (None, None) => arrival.at + LONGEST_CALL,
+            _ => arrival.at,
         };
         let bound = request.bound.map(|bound| bound.max(soonest));
         let bound = bound.or(outage.map(|(until, _)| until));

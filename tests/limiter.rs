@@ -92,7 +92,7 @@ async fn a_request_that_would_wait_too_long_is_refused_at_once_and_consumes_noth
     let waited = limiter.acquire("a").await.expect("a permit").waited();
     assert!(waited < SECOND + GUARD * 2, "{waited:?}");
     // The first answer of a store may be later than the bound.
-    let slow = FailingStore::new(MemoryStore::new()).latency(20 * MS);
+    let slow = FailingStore::new(MemoryStore::new()).latency(200 * MS);
     let slow = build(per_second(1).max_wait(10 * MS).store(slow));
     slow.acquire("a").await.expect("a permit");
     let error = slow.acquire("a").await.expect_err("no departure so soon");

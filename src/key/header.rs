@@ -1,5 +1,7 @@
 use ecow::{EcoString, eco_format};
 use http::HeaderName;
+use http::header::COOKIE;
+use smallvec::SmallVec;
 
 use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer_token::token};
 
@@ -18,7 +20,8 @@ use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer
 ///
 /// Without the header, or with an empty one, the request is refused, unless [`or_exempt`](Header::or_exempt)
 /// or [`or`](Header::or) says otherwise. A request that has the header twice is always refused: the application
-/// may read the other one, so a caller could spend the quota of one user and be served as another.
+/// may read the other one, so a caller could spend the quota of one user and be served as another. HTTP/2 splits `Cookie`
+/// into several lines: they are joined as [RFC 9113](https://www.rfc-editor.org/rfc/rfc9113#section-8.2.3) has it.
 /// The reason for a refusal names the header and never its value.
 ///
 /// # Secrets and callers you do not trust
@@ -153,12 +156,20 @@ impl Header {
 impl<R: RequestHead> KeyExtractor<R> for Header {
     fn extract(&self, request: &R) -> Extracted {
         let name = &self.name;
-        let mut values = request.headers().get_all(name).iter();
-        let value = values.next().map(|value| value.as_bytes().trim_ascii());
-        if values.next().is_some() {
-            let twice = format!("the request has more than one {name} header");
-            return Extracted::Refused(twice.into());
-        }
+        let lines = request.headers().get_all(name).iter();
+        let lines: SmallVec<[_; 1]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
+        let joined;
+        let value = match &lines[..] {
+            [_, _, ..] if name == COOKIE => {
+                joined = lines.join(&b"; "[..]);
+                Some(&joined[..])
+            }
+            [_, _, ..] => {
+                let twice = format!("the request has more than one {name} header");
+                return Extracted::Refused(twice.into());
+            }
+            lines => lines.first().copied(),
+        };
         let value = match self.is_bearer {
             true => value.and_then(token),
             false => value,
@@ -279,6 +290,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_cookie_has_one_key_however_its_client_splits_it() {
+        let key = |lines: &[&str]| {
+            let request = Request::get("/");
+            let request = lines
+                .iter()
+                .fold(request, |it, line| it.header("cookie", *line));
+            header("cookie").extract(&request.body(()).unwrap())
+        };
+        assert_eq!(key(&["a=1; b=2; c=3"]), key(&["a=1", "b=2; c=3"]));
+        assert_ne!(key(&["a=1"]), key(&["a=1", "b=2"]));
     }
 
     /// The vectors are those of FIPS 180-2.

@@ -91,7 +91,7 @@ impl LimiterBuilder {
 
     /// Fails requests at once that would have to wait longer. Default: any wait.
     ///
-    /// A request also fails once it has waited so long for a store that does not answer. But if a round trip to the store takes
+    /// A request also fails once it has waited so long for a store that is out. But if the first answer of the store takes
     /// longer than the bound, it waits for the answer, and departs by that or fails.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::steps::Step;
 use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
 use crate::queue::departures::Departing;
-use crate::queue::{Arrival, CounterSet, FIRST_ANSWER, Queue};
+use crate::queue::{Arrival, CounterSet, Queue};
 use crate::quota::{CONCURRENT, Quota};
+use crate::store::LONGEST_CALL;
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -191,7 +192,7 @@ impl Process {
         }
         let request = queue.waiting.get(&place).or(queue.tries.get(&place));
         request.is_some_and(|it| match it.bound {
-            Some(bound) => is_in_time(bound.max(place.at + FIRST_ANSWER)),
+            Some(bound) => is_in_time(bound.max(place.at + LONGEST_CALL)),
             None => is_served || timer.is_some(),
         })
     }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::keys::StoredKey;
 use super::{RedisStore, strange, unrecognized};
-use crate::algorithm::{Costs, LANE_BITS, Mode, State, Take, has_share, level};
+use crate::algorithm::{Costs, Counter, LANE_BITS, Mode, State, Take, has_share, level};
 use crate::priority::Priority;
 use crate::quota::{Quota, interned_units, units_of};
 use crate::snapshot::Snapshot;
@@ -51,7 +51,12 @@ impl RedisStore {
         if value.is_empty() {
             return Ok(None);
         }
-        let state = State::decode(&value).map_err(|_| unrecognized(&name))?;
+        let state = State::decode(&value).ok().filter(|state| {
+            // A damaged value may have others.
+            let mut quotas = state.counters.iter().map(Counter::quota);
+            quotas.all(|quota| quota.problem().is_none())
+        });
+        let state = state.ok_or_else(|| unrecognized(&name))?;
         let expiry = u64::try_from(lifetime).ok().map(Duration::from_millis);
         let bytes = value.len();
         Ok(Some(KeyState::of(name, bytes, expiry, state, at.now)))

@@ -148,7 +148,7 @@ impl RedisStore {
             pipe.add_command(write);
             if exclusive.is_some() {
                 pipe.atomic();
-                if named.is_strict() && value.is_none() && since.is_none() {
+                if named.is_strict() && since.is_none() {
                     let set = pipe.cmd("SET").arg(self.mark(name)).arg(now);
                     set.arg("PX").arg(HORIZON.as_millis() as u64);
                 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use redis::ConnectionAddr::{Tcp, TcpTls};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, FromRedisValue as _, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
@@ -43,7 +44,12 @@ impl Connection {
         let mut address = "the sentinels".to_owned();
         let connecting = async {
             let client = (target.find)().await?;
-            address = client.get_connection_info().addr().to_string();
+            address = match client.get_connection_info().addr() {
+                Tcp(host, port) | TcpTls { host, port, .. } if host.contains(':') => {
+                    format!("[{host}]:{port}")
+                }
+                address => address.to_string(),
+            };
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             let mut redis = connection.await?;
             let mut command = redis::cmd("INFO");
