@@ -195,7 +195,7 @@ impl Limiter {
     /// Changes the quotas, for all clones of this limiter at once. The rest of the policy stays.
     ///
     /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted
-    /// within the horizon of 100 ms stay granted.
+    /// within the horizon of 100 ms stay granted. A request that costs more than the new quotas allow at once fails.
     ///
     /// A longer window begins with the departures that the shorter one has recorded. A quota that is counted by another
     /// [algorithm](crate::Algorithm) than before starts from zero. Processes that still have the former quotas apply these to

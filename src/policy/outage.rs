@@ -94,7 +94,8 @@ pub enum Recovery {
     /// may depart later than that.
     ///
     /// A mark on each server, or in each hash slot of a cluster, says since when it has known every call. Where the mark
-    /// is missing, as on a server that was started empty, emptied or never used, all keys are in quarantine for that time.
+    /// is missing, as on a server that was started empty or emptied, or when strict recovery is first used, all keys are in
+    /// quarantine for that time.
     ///
     /// A key may be in quarantine without need, for example after a clean restart of the server.
     ///
@@ -103,11 +104,12 @@ pub enum Recovery {
     /// - the loss of the state of a single key, by eviction or by a replica that takes over, until a process calls that
     ///   has seen a later state;
     /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
-    ///   after ten idle minutes, 300 ms.
+    ///   after ten idle minutes, 300 ms;
+    /// - two primaries that both accept writes, for longer than the window.
     ///
-    /// All processes that share a key need the same recovery. Either all of them know the server process, or none does: a
-    /// `RedisStore` made from a connection does not, nor does a user without the right to `INFO`. Otherwise the key stays in
-    /// quarantine. A host whose clock stops while it sleeps, such as a laptop, takes the server's clock for one that was
+    /// All processes that share a key need the same recovery, as others do not wait. And either all of them know the server
+    /// process, or none does, or else the key stays in quarantine: a `RedisStore` made from a connection does not know it, nor
+    /// does a user without the right to `INFO`. A host whose clock stops while it sleeps, such as a laptop, takes the server's clock for one that was
     /// set.
     Strict,
 }

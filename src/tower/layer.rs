@@ -23,8 +23,8 @@ use crate::priority::{Priority, Share};
 ///
 /// Defaults: the [rules](crate::rules) of the limiter decide the policy and the key of a request. Without rules, the key is
 /// the request's [host](crate::key::host()). The response's extensions hold the [`Departure`](crate::Departure). The
-/// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429, nothing departs
-/// for that key, in any replica, until the upstream accepts requests again. With the feature `reqwest`, the layer is a
+/// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429 or `Retry-After`, nothing
+/// departs for that key, in any replica, until the upstream accepts requests again. With the feature `reqwest`, the layer is a
 /// middleware of `reqwest-middleware`, too: `ThrottleMiddleware`.
 ///
 /// ```
@@ -61,9 +61,8 @@ use crate::priority::{Priority, Share};
 /// A `reqwest::Client` follows them inside unless its policy is `redirect::Policy::none()`: then hops are not counted, and a
 /// 429 of another host pauses the key.
 ///
-/// If the service takes longer to get ready than the permit is valid, the permit goes back. Once the service is ready, the
-/// request waits for another permit, in the place that it had. Until then, it releases the service. If that happens again, it
-/// keeps the service ready, as it might never depart otherwise.
+/// If the permit expires before the service is ready, it goes back. Once the service is ready, the request releases it and waits
+/// for another permit, in its old place. If that happens again, it keeps the service ready, as it might never depart otherwise.
 ///
 /// So if more requests may depart at once than a concurrency limit of tower lets through, some permits are not used, and
 /// requests overtake others that could not use theirs. Use a [quota](crate::Quota::concurrent) for that.

@@ -59,7 +59,7 @@ mod wire;
 ///
 /// The value of a key and a policy is `PREFIX:{KEY}`, or `PREFIX:{KEY}:NAME` if the policy has a name. `KEY` is the
 /// key with everything but letters, digits and `.-_~:/@` percent-encoded, or its SHA-256 if that is longer than 64
-/// characters. Every value has an expiry. Any reader of the server can read the keys, so hash secrets, such as API
+/// characters. Every value has an expiry. Any reader of the server can read the keys, so hash secrets in keys of your own, such as API
 /// tokens, before you use them as keys.
 ///
 /// # Failures
