@@ -284,7 +284,6 @@ if count$ > 0 then
   first$, base$ = unpack('<I7I4', tail, log$) --whole
   last$ = unpack('<I7', tail, at - 11) --whole
   if last$ + window$ <= now then
-    place$ = (place$ + count$) % room$ --ring
     log$, count$, base$ = at, 0, total$ --whole
     count$, base$ = 0, total$ --ring
   elseif first$ + window$ <= now then
