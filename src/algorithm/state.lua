@@ -292,10 +292,7 @@ forgets = forgets or operation == 6
 if forgets or former_ends <= now then former, former_ends = '', 0 end
 
 drop$() --window
-if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
-  answers[nth] = '\1' --places
-  break --places
-end --places
+if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then answers[nth] = '\1' end --places
 opens = paused > quarantined and paused or quarantined
 
 -- The points of this demand: arrival and sums in turn.
