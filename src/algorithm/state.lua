@@ -382,7 +382,7 @@ for _ = 1, announced do
         if rival == level then
           rival = (who % 2048 >= 128 and unpack('<I7', padded, next - 7) or 1) * 8 + level
           overtakes = overtakes or rival ~= fair.own
-        elseif rival < level and (fair.reserves[level + 1] or 0) > 0 then
+        elseif (fair.reserves[level + 1] or 0) > 0 then
           overtakes = true
         end
         if is_lower and (fair.reserves[rival + 1] or 0) == 0 then
@@ -398,7 +398,7 @@ for _ = 1, announced do
         if deadline < now then deadlines.are_past = true end
         if (who - process) % 2048 ~= 0 then common.has_lanes = true end
         competing = competing + 1
-        if fair then rivals[competing] = rival end
+        rivals[competing] = rival
         processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
         newest[competing], costs_at[competing], <<waiting&[competing]>> = last, place, <<units&>>
       end

@@ -182,7 +182,7 @@ do
           middle = middle - middle % 1
           if times[middle] < recorded then low = middle else at = middle end
         end
-        local is_found = at < stop and times[at] == recorded
+        local is_found = times[at] == recorded
         local most = 4294967295 - used
         if difference > most then difference = most end
         if difference < 0 then
@@ -307,7 +307,7 @@ if used$ == limit$ then
 elseif used$ + units > limit$ or count$ > 0 and rounded$ < last$ then
   break
 elseif count$ == 0 or rounded$ > last$ then
-  if count$ == (room$ < 1000 and room$ or 1000) then break end --ring
+  if count$ == room$ then break end --ring
   if count$ == 1000 then break end --whole
   changed$ = pack('<I7I4', rounded$, total$)
 end
