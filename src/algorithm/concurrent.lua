@@ -53,7 +53,7 @@ do
   end
 
   function fits$(_, cost)
-    local count = limit > used and (limit - used) / cost or 0
+    local count = (limit - used) / cost
     return count - count % 1
   end
 

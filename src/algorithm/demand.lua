@@ -11,7 +11,7 @@ end
 -- The units of announcement j that are ahead of a request that arrived then. `described` are the points of its demand.
 local described = {}
 function ahead_of(j, time)
-  if processes[j] >= process and time > 0 then time = time - 1 end
+  if processes[j] >= process then time = time - 1 end
   if time >= newest[j] then return <<waiting&[j]>> end
   if time < oldest[j] then return <<0>> end
   local points = described[j]
@@ -48,7 +48,7 @@ function ahead(arrival, _, finish, on_time)
   for j = 1, competing do
     if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
-      if finish and deadlines[j] > finish then time = time > @TOLERANCE and time - @TOLERANCE or 0 end
+      if finish and deadlines[j] > finish then time = time - @TOLERANCE end
       if time > newest[j] then
         sum& = sum& + units&[j]
       elseif time >= oldest[j] then

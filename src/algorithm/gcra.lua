@@ -14,8 +14,10 @@ do
     if byte(raw, @value) == @kind then
       local former
       former, due, last = unpack('<I7I7I7', raw, @value + 5)
-      -- After a change, as much of the burst as before is used at the last departure.
-      if former ~= interval and due > last then due = last + math.ceil(span((due - last) / former, interval)) end
+      -- After a change, as much of the burst as before is used at the last departure. The value expires at another time.
+      if former ~= interval and due > last then
+        due, is_same = last + math.ceil(span((due - last) / former, interval)), false
+      end
     else
       needs_transaction = true
     end

@@ -8,7 +8,7 @@ if competing > 0 then
   for j = 1, competing do
     local <<first&>> = common.first_cost(costs_at[j])
     local elsewhere& = mine& > 0 and 0 or first&
-    if (<<elsewhere& > 0| or >>) and earliest(now, <<0>>, <<elsewhere&>>) > finish then
+    if earliest(now, <<0>>, <<elsewhere&>>) > finish then
       newest[j], <<waiting&[j]>> = oldest[j], <<first&>>
     end
   end

@@ -74,7 +74,7 @@ local function nudge(<<free&>>)
   while place <= #other_bytes do
     local who, ends, bytes = unpack('<I7I7I2', other_bytes, place)
     local soon = soon_overdue[who]
-    if soon and ends > soon then
+    if soon then
       slices[#slices + 1], ends = sub(other_bytes, from, place + 6) .. pack('<I7', soon), soon
       from = place + 14
     end

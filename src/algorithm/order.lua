@@ -54,14 +54,14 @@ function ahead(arrival, before, finish, on_time)
   before = before + (<<sum&| + >>)
   local parts, owed = 0, 0
   for _, rival in ipairs(ranked) do
-    if rival > level and rival < 8 and reserved(rival) > 0 then
+    if rival > level and reserved(rival) > 0 then
       parts, owed = parts + reserved(rival), owed + (leads[rival] or 0)
     end
   end
   local free = 1 - parts
   local given = (before + (<<others&| + >>) + owed) / (free > 0.000000001 and free or 0.000000001)
   for _, rival in ipairs(ranked) do
-    if rival > level and rival < 8 and reserved(rival) > 0 then
+    if rival > level and reserved(rival) > 0 then
       local <<more&>> = portion(ceil((leads[rival] or 0) + reserved(rival) * given), <<from&[rival]>>)
       others& = others& + more&
     end

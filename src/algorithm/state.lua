@@ -48,8 +48,8 @@ local has_share = process % 2048 >= 128
 local arrives = now + round_trip
 -- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
 -- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
--- the value has other quotas, or a ring is full.
-local key, raw, tail, needs_transaction
+-- the value has other quotas, or a ring is full. `is_same` is true if the value stays as it is.
+local key, raw, tail, needs_transaction, is_same
 -- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
 local logs, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
@@ -152,7 +152,7 @@ if type(raw) == 'table' then
   break
 end
 raw = raw or ''
-logs, rings, needs_transaction, asked_from = 0, @head, false, nil
+logs, rings, needs_transaction, is_same, asked_from = 0, @head, false, true, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
@@ -296,10 +296,7 @@ forgets = forgets or operation == 6
 if forgets or former_ends <= now then former, former_ends, common.added = '', 0, nil end
 
 drop$() --window
-if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then --places
-  answers[nth] = '\1' --places
-  break --places
-end --places
+if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then answers[nth] = '\1' end --places
 opens = paused > quarantined and paused or quarantined
 
 -- The points of this demand: arrival and sums in turn.
@@ -319,8 +316,6 @@ points.last = points[(count - 1) * @step + 1] or 0
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
--- True if the value stays as it is.
-local is_same = true
 -- The number of announcements to write, and the latest of their deadlines. The present ones are from `announced_at` to `at` in
 -- the tail. `cuts` has those that are removed or replaced: the begin, the end, and the bytes that replace it.
 local announced_after, cuts, announced_at, latest_deadline = 0, nil, at, 0
@@ -391,7 +386,7 @@ for _ = 1, announced do
         if rival == level then
           rival = (who % 2048 >= 128 and unpack('<I7', padded, next - 7) or 1) * 8 + level
           overtakes = overtakes or rival ~= fair.own
-        elseif rival < level and (fair.reserves[level + 1] or 0) > 0 then
+        elseif (fair.reserves[level + 1] or 0) > 0 then
           overtakes = true
         end
         if is_lower and (fair.reserves[rival + 1] or 0) == 0 then
@@ -407,7 +402,7 @@ for _ = 1, announced do
         if deadline < now then deadlines.are_past = true end
         if (who - process) % 2048 ~= 0 then common.has_lanes = true end
         competing = competing + 1
-        if fair then rivals[competing] = rival end
+        rivals[competing] = rival
         processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
         newest[competing], costs_at[competing], <<waiting&[competing]>> = last, place, <<units&>>
       end

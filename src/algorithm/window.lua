@@ -182,7 +182,7 @@ do
           middle = middle - middle % 1
           if times[middle] < recorded then low = middle else at = middle end
         end
-        local is_found = at < stop and times[at] == recorded
+        local is_found = times[at] == recorded
         local most = 4294967295 - used
         if difference > most then difference = most end
         if difference < 0 then
@@ -284,7 +284,6 @@ if count$ > 0 then
   first$, base$ = unpack('<I7I4', tail, log$) --whole
   last$ = unpack('<I7', tail, at - 11) --whole
   if last$ + window$ <= now then
-    place$ = (place$ + count$) % room$ --ring
     log$, count$, base$ = at, 0, total$ --whole
     count$, base$ = 0, total$ --ring
   elseif first$ + window$ <= now then
@@ -308,7 +307,7 @@ if used$ == limit$ then
 elseif used$ + units > limit$ or count$ > 0 and rounded$ < last$ then
   break
 elseif count$ == 0 or rounded$ > last$ then
-  if count$ == (room$ < 1000 and room$ or 1000) then break end --ring
+  if count$ == room$ then break end --ring
   if count$ == 1000 then break end --whole
   changed$ = pack('<I7I4', rounded$, total$)
 end

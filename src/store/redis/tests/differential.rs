@@ -9,8 +9,6 @@ use crate::algorithm::{
     Strict, Take,
 };
 
-const START: u64 = 1_763_000_000_000_000;
-
 /// Policies that share a key: a history changes among those of a line.
 const POLICIES: &str = "\
     10/s
@@ -21,18 +19,18 @@ const POLICIES: &str = "\
     10000/s, 2000/s
     1000/s sliding-buckets buckets=20, 1000/s sliding-buckets buckets=200
     50/s gcra burst=10, 20/s gcra burst=4, 20/s spacing
-    20/s spacing, 20/s leaky-bucket capacity=10, 30/s spacing
+    20/s spacing, 20/s leaky-bucket capacity=10, 9000/s spacing
     20/s fixed-window, 20/s fixed-window start=first-request
     5/100ms fixed-window start=first-request
-    10/s + 100/m
+    10/s + 40/m, 10/s + 100/m, 10/s
     10/s gcra burst=10 + 1000/s gcra burst=3, 1000/s gcra burst=3 + 10/s gcra burst=10
     20/s spacing + 30/s gcra burst=8 + 20/s leaky-bucket capacity=10
-    20/s fixed-window + 60/m fixed-window start=first-request + 900/s + 30/s
-    100/s gcra burst=5 + 1000/10s + 30/s fixed-window, 1000/10s
+    20/s fixed-window + 60/m fixed-window start=first-request + 900/s + 30/s, 20/s fixed-window + 900/s + 30/s
+    1000/10s + 100/s gcra burst=5 + 30/s fixed-window, 1000/10s
     200/s + 20/100ms + 5000/m, 5000/m + 20/100ms
     20/s, 20/s gcra burst=5, 20/s fixed-window + 900/s
     10/s + 100/s unit=tokens, 20/s + 150/s unit=tokens
-    600/m + 100000/m unit=tokens
+    600/m + 100000/m unit=tokens, 20/s + 300/m unit=tokens
     50/s gcra burst=10 + 500/s gcra burst=300 unit=tokens + 20/s fixed-window unit=images
     100/s unit=tokens, 100/s unit=tokens + 20/s, 100/s
     9 concurrent lease=1s, 4 concurrent lease=2s, 9 concurrent lease=1s + 20/s
@@ -79,15 +77,10 @@ struct History {
 impl History {
     fn new(server: &RedisServer, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let is_calm = random.random_bool(0.5);
-        let mut lines: Vec<_> = POLICIES.lines().collect();
-        if is_calm {
-            // Those of one unit.
-            lines.truncate(17);
-        }
-        let names = lines[random.random_range(0..lines.len())]
-            .trim()
-            .split(", ");
+        let line = seed as usize % POLICIES.lines().count();
+        // Only with one unit.
+        let is_calm = line < 17 && random.random_bool(0.6);
+        let names = POLICIES.lines().nth(line).unwrap().trim().split(", ");
         let mut lua = Lua::new(server);
         redis::cmd("FLUSHALL").exec(&mut lua.connection).unwrap();
         // With so many processes, values get long.
@@ -101,7 +94,7 @@ impl History {
         let processes = (0..count).map(|_| Process {
             round_trip: match is_calm {
                 true => 500,
-                false => [0, 500, 20_000, 150_000][random.random_range(0..4)],
+                false => [0, 500, 20_000, 150_000, 2_000_000][random.random_range(0..5)],
             },
             level: random.random_range(0..levels),
             share: random.random_range(0..shares),
@@ -146,7 +139,7 @@ impl History {
             // Departures often expire just then.
             self.now -= self.now % 500;
         }
-        if self.random.random_bool(0.02 * rarely) {
+        if self.random.random_bool(0.02) {
             self.policy = self.random.random_range(0..self.policies.len());
         }
         if self.is_strict {
@@ -224,12 +217,18 @@ impl History {
             true => [1, 1, 1, 3][random.random_range(0..4)],
             false => [0, 0, 0, 1, 1, 2, 3, 60][random.random_range(0..8)],
         };
+        let is_mixed = random.random_bool(0.5);
         let mut arrival = this.waiting.last().map_or(now - 50_000, |last| last.0);
         for _ in 0..random.random_range(0..=arriving) {
             arrival = (arrival + random.random_range(0..20_000)).min(now);
-            let cost = match random.random_bool(0.1) {
-                true => random.random_range(1..=least.unwrap().min(7)),
-                false => 1,
+            if process.is_multiple_of(2) {
+                // Others arrive at the same time.
+                arrival -= arrival % 5_000;
+            }
+            let most = least.unwrap().min(7);
+            let cost = match is_mixed && random.random_bool(0.2) {
+                true => random.random_range(1..=most),
+                false => most.min(1 + u32::from(process % 4 == 3)),
             };
             let mut costs = Costs::from(cost);
             // The requests of some processes cost nothing in other units.
@@ -292,7 +291,7 @@ impl History {
             mode,
             round_trip: this.round_trip,
             guard: [1, 2_000, 20_000][if self.is_calm { 1 } else { process % 3 }],
-            horizon: 100_000.max(this.round_trip * 3 / 2 + 40_000),
+            horizon: 100_001.max(this.round_trip * 3 / 2 + 40_000),
             strict: strict.then_some(Strict {
                 known: this.known,
                 clock_was_set,
@@ -360,10 +359,19 @@ impl History {
             state.drop_expired(now);
             // Scripts keep the counters of former quotas as they are.
             state.former.iter_mut().for_each(|it| it.drop_expired(now));
+            let former = &mut state.former;
+            former.retain(|it| State::new(std::slice::from_ref(it)).expires() > now);
             state.announced.sort_by_key(|it| it.process);
             state
         };
         let in_lua = self.lua.value();
+        if let (Some(lua), Some(rust)) = (&in_lua, &self.value) {
+            let [lua, rust] = [lua, rust].map(|value| expiry(value));
+            assert!(lua >= rust, "the value expires too early");
+            // A script sets the expiry later than needed, and seldom.
+            assert!(self.is_strict || lua <= rust + (rust - START) / 2);
+            assert!(self.lua.expires() >= lua, "the key expires too early");
+        }
         if in_lua != self.value {
             let (mut lua, mut rust) = (state(in_lua.as_deref()), state(self.value.as_deref()));
             if let (Some(lua), Some(rust)) = (&mut lua.generation, &mut rust.generation) {

@@ -1,6 +1,7 @@
 //! The scripts in a real server, and the store on it.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use redis::Value;
 
@@ -17,6 +18,12 @@ use support::redis_server::RedisServer;
 mod differential;
 mod store;
 
+/// Right before windows end.
+const START: u64 = 1_762_999_999_980_000;
+
+/// Keys live longer in the tests by so many milliseconds.
+const LONG: u64 = 60_000_000;
+
 fn policy(quotas: &str) -> Policy {
     PolicyParts::of(quotas).build().unwrap()
 }
@@ -26,6 +33,12 @@ struct Lua {
     connection: redis::Connection,
     /// The scripts, by their digests in production.
     scripts: HashMap<&'static str, redis::Script>,
+    began: Instant,
+}
+
+/// When the value of a key expires, by its head.
+fn expiry(value: &[u8]) -> u64 {
+    u64::from_le_bytes(*value[6..].first_chunk().unwrap()) >> 8
 }
 
 impl Lua {
@@ -33,6 +46,7 @@ impl Lua {
         Self {
             connection: server.client().get_connection().unwrap(),
             scripts: HashMap::new(),
+            began: Instant::now(),
         }
     }
 
@@ -47,10 +61,24 @@ impl Lua {
 
     fn set(&mut self, value: Option<&[u8]>) {
         let set = match value {
-            Some(value) => redis::cmd("SET").arg("key").arg(value).clone(),
+            Some(value) => {
+                let lifetime = expiry(value).saturating_sub(START) / 1_000 + LONG;
+                let mut set = redis::cmd("SET");
+                set.arg("key").arg(value).arg("PX").arg(lifetime);
+                set
+            }
             None => redis::cmd("DEL").arg("key").clone(),
         };
         set.exec(&mut self.connection).unwrap();
+    }
+
+    /// The latest time at which the key may expire.
+    fn expires(&mut self) -> u64 {
+        let left = redis::cmd("PTTL")
+            .arg("key")
+            .query::<u64>(&mut self.connection);
+        let passed = self.began.elapsed().as_millis() as u64;
+        START + 1_000 * (left.unwrap() + passed + 2 - LONG)
     }
 
     /// Runs the script of a policy on these keys; `None` for a value that has another shape.
@@ -65,8 +93,11 @@ impl Lua {
         let script = self.scripts.entry(sha).or_insert_with(|| {
             let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
             assert!(text.contains(lifetime));
-            // Values do not expire by the real time.
-            redis::Script::new(&text.replace(lifetime, "lifetime = 60000000"))
+            // Values do not expire by the real time, and most writes do not set the expiry.
+            let expires = format!("(expires - {START}) / 1000 + {LONG}");
+            let text = text.replace(lifetime, &format!("lifetime = math.floor({expires})"));
+            let text = text.replace("(expires - now) / 1000 + 1", &expires);
+            redis::Script::new(&text.replace("is_given = now > 0", "is_given = false"))
         });
         let mut script = script.prepare_invoke();
         for (place, (name, operation)) in calls.iter().enumerate() {
