@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window, span};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -161,8 +161,7 @@ impl Counter {
             // Places are no departures.
             Tally::Concurrent(_) => {}
             Tally::Gcra(it) if units > 0 => {
-                let most = it.memory(self.size).max(span(units.into(), self.size.span));
-                let most = it.due.max(recorded + most);
+                let most = it.due.max(recorded + it.memory(self.size));
                 it.take(self.size, at, recorded, units);
                 it.due = it.due.min(most);
             }

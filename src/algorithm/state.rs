@@ -460,18 +460,22 @@ impl State {
 
     /// The time at which the state is as good as none.
     pub(crate) fn expires(&self) -> u64 {
-        let counters = || self.counters.iter().chain(&self.former);
+        let counters = self.counters.iter().chain(&self.former);
         let announced = self.announced.iter().map(Announcement::expires);
         let memory = self.counters.iter().map(|counter| counter.memory()).max();
         let commands = self.commands.iter();
         let commands = commands.map(|it| it.expires(memory.unwrap_or(0)));
         let generation = self.generation.iter();
         let generation = generation.map(|it| it.quarantined_until.max(it.kept_until));
-        // The recorded time of the last departure may lie far ahead.
-        let in_use = counters().filter(|_| self.in_use_until > 0);
+        // The last departure may be recorded far ahead. The value of the former counters has them as its own.
+        let former = match self.former.is_empty() {
+            true => &self.counters[..],
+            false => &self.former,
+        };
+        let in_use = former.iter().filter(|_| self.in_use_until > 0);
         let in_use = in_use.map(|it| self.in_use_until + IN_USE + it.memory());
         let rest = announced.chain(commands).chain(generation).chain(in_use);
-        counters()
+        counters
             .map(Counter::expires)
             .chain(rest)
             .max()
