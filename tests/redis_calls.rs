@@ -88,27 +88,46 @@ async fn the_first_permit_of_a_process_takes_five_round_trips() {
 /// Without the message, they would look for a place every 120 ms.
 #[tokio::test]
 async fn a_released_place_is_announced_to_the_processes_that_wait() {
-    let server = RedisServer::start();
     for scripting in [true, false] {
+        let server = RedisServer::start();
+        let channels = || server.command::<Vec<String>>(&["PUBSUB", "CHANNELS"]);
         let limiter = async || {
             let store = server.store().await.scripting(scripting);
             build(under(&["1 concurrent"]).store(store.expect("a store")))
         };
-        let (one, other) = (limiter().await, limiter().await);
+        let one = limiter().await;
         let place = one.acquire("a").await.expect("a permit").hold();
+        eventually("it subscribes", async || channels().len() > 1).await;
+        let others = channels();
+        let other = limiter().await;
+        let is_its_own = |channel: &String| !others.contains(channel);
+        let subscribes = async || channels().iter().any(is_its_own);
         let waiting = tokio::spawn(other.acquire("a"));
+        eventually("the other process subscribes", subscribes).await;
         let calls = || {
             let stats = CommandStats::of(&server);
             stats.script_calls() + stats.calls("exec")
         };
         let enough = calls() + 3;
         eventually("the other process waits", async || calls() >= enough).await;
-        let published = || CommandStats::of(&server).calls("publish");
-        let before = published();
+        let mut messages = server
+            .client()
+            .get_async_pubsub()
+            .await
+            .expect("a connection");
+        messages.psubscribe("*").await.expect("a subscription");
         drop(place);
-        let permit = bounded(waiting).await.expect("no panic");
-        assert!(published() > before, "scripts: {scripting}");
-        permit.expect("a permit").forfeit();
+        let message = bounded(messages.on_message().next()).await;
+        let channel = message.expect("a message").get_channel_name().to_owned();
+        assert!(
+            channels().contains(&channel) && is_its_own(&channel),
+            "{channel}"
+        );
+        bounded(waiting)
+            .await
+            .expect("no panic")
+            .expect("a permit")
+            .forfeit();
     }
 }
 
