@@ -48,7 +48,7 @@ local has_share = process % 2048 >= 128
 local arrives = now + round_trip
 -- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
 -- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
--- the value has other quotas, or a ring is full. `is_same` is true if the value stays as it is.
+-- the value has other quotas, or a log is full. `is_same` is true if the value stays as it is.
 local key, raw, tail, needs_transaction, is_same
 -- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
 local logs, rings

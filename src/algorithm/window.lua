@@ -5,7 +5,7 @@
 -- and the units before it. In the tables, these count from entry `first`; in the value, from the beginning, modulo 2^32, and
 -- `base` is the difference. `total` is all units from the beginning, `used` those of the log; `first_time` and `last` are the
 -- recorded times of its first and last entry.
--- A ring has `room` for entries, and begins with the one at `place`; `pages` are the parts that were read.
+-- A log has `room` for entries. A ring begins with the one at `place`; `pages` are the parts that were read.
 local load$, drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
@@ -14,7 +14,7 @@ do
   if window + grain > common.memory then common.memory = window + grain end
   local first, kept, stop, total, base, used, first_time, last
   local times, befores
-  local log --whole
+  local log, room = 0, 1000 --whole
   local ring, room, place, pages --ring
 
   function load$()
@@ -124,18 +124,16 @@ do
     recorded = recorded + grain - 1
     recorded = recorded - recorded % grain
     if not times then times, befores = {}, {} end
-    if (first == stop or recorded > last) and stop - first < 1000 then
+    if first == stop or recorded > last then
       times[stop], befores[stop] = recorded, used
       if first == stop then first_time = recorded end
       stop, last = stop + 1, recorded
     elseif recorded ~= last then
-      -- The first entry that is as late. A full log counts later departures with its last entry.
-      local at = recorded > last and stop - 1 or search(recorded - 1, false, stop - 1) + 1
+      -- The first entry that is as late.
+      local at = search(recorded - 1, false, stop - 1) + 1
       for i = at, kept - 1 do times[i], befores[i] = entry(i) end
       if at < kept then kept = at end
-      if recorded > last then
-        times[at], last = recorded, recorded
-      elseif times[at] ~= recorded and stop - first < 1000 then
+      if times[at] ~= recorded then
         for i = stop, at + 1, -1 do
           times[i], befores[i] = times[i - 1], befores[i - 1] + units
         end
@@ -147,7 +145,7 @@ do
       end
     end
     used = used + units
-    if stop - first > room then needs_transaction = true end --ring
+    if stop - first > room then needs_transaction = true end
   end
 
   if is_rare then
@@ -157,7 +155,7 @@ do
     end
 
     -- Until the end, `befores` holds the units of each entry that may change instead of those before it, so that a correction
-    -- changes one entry. An entry without units is dropped at the end. `count` is the number of the others.
+    -- changes one entry. An entry without units is dropped at the end.
     function settle$(list)
       if #list == 0 then return end
       local least = list[1]
@@ -165,12 +163,10 @@ do
         if list[i] < least then least = list[i] end
       end
       local from = search(round(least) - 1, false, stop - 1) + 1
-      -- A full log counts later departures with its last entry.
-      if from > first and stop - first >= 1000 then from = from - 1 end
       if not times then times, befores = {}, {} end
       for i = from, kept - 1 do times[i], befores[i] = entry(i) end
       if from < kept then kept = from end
-      local units, before, count = befores, from < stop and befores[from] or used, stop - first
+      local units, before = befores, from < stop and befores[from] or used
       for i = from, stop - 1 do
         units[i] = (i + 1 < stop and befores[i + 1] or used) - befores[i]
       end
@@ -183,31 +179,22 @@ do
           if times[middle] < recorded then low = middle else at = middle end
         end
         local is_found = times[at] == recorded
-        local most = 4294967295 - used
-        if difference > most then difference = most end
+        if difference > 4294967295 - used then difference = 4294967295 - used end
         if difference < 0 then
           if is_found then
             if -difference > units[at] then difference = -units[at] end
-            if difference < 0 and units[at] + difference == 0 then count = count - 1 end
             units[at], used = units[at] + difference, used + difference
           end
         elseif difference > 0 then
           used = used + difference
-          if is_found and (units[at] > 0 or count < 1000) then
-            if units[at] == 0 then count = count + 1 end
-          elseif count < 1000 then
+          if not is_found then
             for j = stop, at + 1, -1 do times[j], units[j] = times[j - 1], units[j - 1] end
-            times[at], units[at], count, stop = recorded, 0, count + 1, stop + 1
-          else
-            while at < stop and units[at] == 0 do at = at + 1 end
-            if at == stop then
-              repeat at = at - 1 until units[at] > 0
-              times[at] = recorded
-            end
+            times[at], units[at], stop = recorded, 0, stop + 1
           end
           units[at] = units[at] + difference
         end
       end
+      if stop - first > room then needs_transaction = true end
       local next = from
       for i = from, stop - 1 do
         local here = units[i]
@@ -221,7 +208,6 @@ do
         last = entry(stop - 1)
         first_time = entry(first)
       end
-      if stop - first > room then needs_transaction = true end --ring
     end
 
     function clear$()

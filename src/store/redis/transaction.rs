@@ -1,7 +1,7 @@
 //! Reads a value, changes it here, and writes it unless another process has changed it in between.
 //!
 //! Without scripts, each call does so, in a transaction. With scripts, calls do so if the value was written under quotas
-//! of other kinds, or if a ring in it is full; a script then compares and writes it.
+//! of other kinds, or if a log in it is full; a script then compares and writes it.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::ops::ControlFlow::{self, Break, Continue};
