@@ -192,6 +192,7 @@ mod tests {
         let limiter = Limiter::builder().quota(Quota::per_minute(9)).build();
         let limiter = limiter.unwrap();
         let permit = depart(&limiter).await;
+        assert!(apply(&permit, &Advice::remaining(8, SECOND * 30)).is_none());
         tokio::time::advance(SECOND).await;
         let advice = Advice::pause(SECOND).and(Advice::remaining(3, SECOND * 30));
         apply(&permit, &advice).unwrap().await.unwrap().unwrap();
