@@ -59,6 +59,17 @@ async fn a_refund_a_reset_and_a_raised_limit_count_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_that_another_process_releases_counts_at_once() {
+    let store = remote();
+    let [one, other] = [(); 2].map(|()| build(under(&["1 concurrent"]).store(store.clone())));
+    let place = one.acquire("a").await.expect("a permit").hold();
+    assert!(!is_granted(&other).await);
+    drop(place);
+    sleep(10 * MS).await;
+    assert!(is_granted(&other).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_cache_holds_as_many_keys_as_it_may() {
     for (keys, most) in [(0, 0), (100, 200)] {
         let store = remote();

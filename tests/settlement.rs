@@ -142,6 +142,8 @@ a cost of 101 tokens can never depart, as the quotas hold 100";
         sleep(SECOND / 10).await;
         assert_eq!(left(&limiter).await, (9, Some(70)));
         charge.refund();
+        // A look knows what was not sent yet.
+        assert_eq!(left(&limiter).await, (10, Some(70)));
         let charge = depart(&limiter, 20).await;
         charge.settle_to(&Cost::from(0).of("tokens", 10)).unwrap();
         sleep(SECOND / 10).await;
