@@ -45,14 +45,28 @@ async fn the_store_is_called_again_from_the_time_that_it_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_and_a_raised_limit_count_at_once() {
+async fn a_refund_a_reset_and_a_raised_limit_count_at_once() {
     let limiter = build(one_per(WINDOW, &remote()));
+    let permit = attempt(&limiter, "a", 1).await.expect("a permit");
+    assert!(!is_granted(&limiter).await);
+    permit.into_charge().refund();
     assert!(is_granted(&limiter).await && !is_granted(&limiter).await);
     limiter.reset("a").await.expect("an answer");
     assert!(is_granted(&limiter).await && !is_granted(&limiter).await);
     let raised = Quota::new(2, WINDOW);
     limiter.set_quota(raised).expect("a quota");
     assert!(is_granted(&limiter).await && !is_granted(&limiter).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_another_process_releases_counts_at_once() {
+    let store = remote();
+    let [one, other] = [(); 2].map(|()| build(under(&["1 concurrent"]).store(store.clone())));
+    let place = one.acquire("a").await.expect("a permit").hold();
+    assert!(!is_granted(&other).await);
+    drop(place);
+    sleep(10 * MS).await;
+    assert!(is_granted(&other).await);
 }
 
 #[tokio::test(start_paused = true)]

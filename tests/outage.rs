@@ -207,6 +207,17 @@ async fn a_store_that_is_out_is_probed_once_for_each_pause() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_that_fail_together_count_as_one_for_the_next_probe() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Deny);
+    fail(&store, Fault::Unreachable);
+    join_all((0..20).map(|_| limiter.peek("a"))).await;
+    recover(&store);
+    let departed = timeout(SECOND / 10, limiter.acquire("a")).await;
+    departed.expect("it is probed soon").expect("a permit");
+}
+
+#[tokio::test(start_paused = true)]
 async fn health_reports_the_outage_its_cause_and_its_end() {
     let store = store();
     let limiter = limiter(&store, Outage::Deny);
@@ -223,6 +234,12 @@ async fn health_reports_the_outage_its_cause_and_its_end() {
     assert_eq!(error.to_string(), "the store cannot be reached");
     // Without any request.
     recover(&store);
-    sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_secs(1)).await;
     assert!(!limiter.health().is_out());
+    // Another one soon after it.
+    fail(&store, Fault::ReadOnly);
+    assert_out(limiter.try_acquire("a").await);
+    let health = limiter.health();
+    let error = health.error().expect("it is out");
+    assert_eq!(error.to_string(), "the store accepts no writes");
 }

@@ -54,8 +54,8 @@ fn by_rule(rule: Rule, departed: UnboundedSender<Sender>) -> Throttled {
     BoxCloneService::new(ThrottleLayer::new(limiter).layer(recorder(departed)))
 }
 
-/// Services, and whether a request has its priority and its share in its extensions.
-fn services(departed: &UnboundedSender<Sender>) -> [(Throttled, bool); 5] {
+/// Services, and whether a request has its priority, and its share, in its extensions.
+fn services(departed: &UnboundedSender<Sender>) -> [(Throttled, [bool; 2]); 5] {
     let recorder = || recorder(departed.clone());
     let inbound = || layer().inbound(key::constant("a"), FailureMode::Closed);
     let inbound = || inbound().max_wait(60 * SECOND);
@@ -63,29 +63,30 @@ fn services(departed: &UnboundedSender<Sender>) -> [(Throttled, bool); 5] {
     let (inbound, named) = (inbound().layer(recorder()), named.layer(recorder()));
     let of_client = layer().priority(priority).share(share).layer(recorder());
     let by_tenant = Rule::named("all").share(KeyPart::Header("x-tenant".into()));
+    let by_tenant = by_tenant.weight(3);
     [
-        (BoxCloneService::new(layer().layer(recorder())), true),
-        (BoxCloneService::new(of_client), false),
-        (BoxCloneService::new(inbound.map_err(Into::into)), true),
-        (BoxCloneService::new(named.map_err(Into::into)), false),
-        (by_rule(by_tenant.weight(3), departed.clone()), true),
+        (BoxCloneService::new(layer().layer(recorder())), [true; 2]),
+        (BoxCloneService::new(of_client), [false; 2]),
+        (BoxCloneService::new(inbound.map_err(Into::into)), [true; 2]),
+        (BoxCloneService::new(named.map_err(Into::into)), [false; 2]),
+        (by_rule(by_tenant, departed.clone()), [true, false]),
     ]
 }
 
 /// The order in which requests depart that arrive at about the same time.
 async fn order(
-    (service, by_extension): &(Throttled, bool),
+    (service, [has_priority, has_share]): &(Throttled, [bool; 2]),
     departures: &mut UnboundedReceiver<Sender>,
     senders: &[Sender],
 ) -> Vec<Sender> {
     for &(priority, tenant) in senders {
         let request = Request::get("https://a/").header("x-tenant", tenant);
         let mut request = request.body((priority, tenant)).expect("a request");
-        if *by_extension {
+        if *has_share {
             request.extensions_mut().insert(Share::new(tenant, 1));
         }
         // Else it has the priority of its rule, if there is one.
-        if *by_extension && priority != Priority::Normal {
+        if *has_priority && priority != Priority::Normal {
             request.extensions_mut().insert(priority);
         }
         tokio::spawn(service.clone().oneshot(request));
@@ -119,7 +120,8 @@ async fn adapters_and_rules_read_the_priority_and_the_share_of_a_request() {
 async fn rules_set_the_priority_and_the_reserve() {
     let (departed, mut departures) = unbounded_channel();
     let rule = Rule::named("all").priority(Priority::Low);
-    let service = (by_rule(rule.reserve(Priority::Low, 0.25), departed), true);
+    let rule = rule.reserve(Priority::Low, 0.25);
+    let service = (by_rule(rule, departed), [true; 2]);
     let (low, high) = ([(Priority::Normal, "a"); 5], [(Priority::High, "a"); 12]);
     let order = order(&service, &mut departures, &[&low[..], &high].concat()).await;
     let low = order[1..14].iter().filter(|it| it.0 == Priority::Normal);

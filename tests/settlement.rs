@@ -142,8 +142,15 @@ a cost of 101 tokens can never depart, as the quotas hold 100";
         sleep(SECOND / 10).await;
         assert_eq!(left(&limiter).await, (9, Some(70)));
         charge.refund();
-        sleep(SECOND / 10).await;
+        // A look knows what was not sent yet.
         assert_eq!(left(&limiter).await, (10, Some(70)));
+        let charge = depart(&limiter, 20).await;
+        let tokens = Quota::new(100, 60 * SECOND).unit("tokens");
+        let raised = Quota::new(11, 60 * SECOND);
+        limiter.set_quotas([raised, tokens]).unwrap();
+        charge.settle_to(&Cost::from(0).of("tokens", 10)).unwrap();
+        sleep(SECOND / 10).await;
+        assert_eq!(left(&limiter).await, (11, Some(60)));
 
         let charge = depart(&limiter, 40).await;
         let points = Quota::new(100, 60 * SECOND).unit("points").default_cost(1);

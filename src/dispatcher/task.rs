@@ -43,7 +43,7 @@ pub(super) struct Schedule {
     pub(super) flights: HashMap<u64, Flight>,
     /// The runtimes that have a task, each once. The task of the first one calls the store; the others watch it.
     pub(super) tasks: Vec<runtime::Id>,
-    /// When the first task has run last and had anything to do.
+    /// When the first task has run last.
     beat: Option<Instant>,
     /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
     pub(super) departing: usize,
@@ -136,8 +136,7 @@ impl Dispatcher {
     fn next(self: &Arc<Self>, runtime: runtime::Id) -> Next {
         let now = Instant::now();
         let mut schedule = self.schedule.lock();
-        let is_idle = schedule.is_idle();
-        if is_idle && schedule.beat.is_none_or(|beat| beat + IDLE <= now) {
+        if schedule.is_idle() && schedule.beat.is_none_or(|beat| beat + IDLE <= now) {
             schedule.tasks.retain(|&task| task != runtime);
             return Next::End;
         }
@@ -154,9 +153,7 @@ impl Dispatcher {
             schedule.tasks.insert(0, runtime);
             orphans = std::mem::take(&mut schedule.flights);
         }
-        if !is_idle {
-            schedule.beat = Some(now);
-        }
+        schedule.beat = Some(now);
         let (queues, probes) = schedule.take_due(now);
         let mut until = schedule.next_due().unwrap_or(now + IDLE);
         if !queues.is_empty() || !probes.is_empty() {

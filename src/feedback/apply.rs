@@ -29,9 +29,6 @@ pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
 pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
-    if advice.wait().is_none() && advice.allowances().next().is_none() {
-        return None;
-    }
     let remaining = permit.granted.remaining;
     let (handle, key, turn) = (&permit.handle, &permit.key, &permit.granted.turn);
     let policy = handle.policy();
@@ -192,6 +189,7 @@ mod tests {
         let limiter = Limiter::builder().quota(Quota::per_minute(9)).build();
         let limiter = limiter.unwrap();
         let permit = depart(&limiter).await;
+        assert!(apply(&permit, &Advice::remaining(8, SECOND * 30)).is_none());
         tokio::time::advance(SECOND).await;
         let advice = Advice::pause(SECOND).and(Advice::remaining(3, SECOND * 30));
         apply(&permit, &advice).unwrap().await.unwrap().unwrap();

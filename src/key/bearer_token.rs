@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn without_a_token_the_request_is_refused() {
-        let values = "|Bearer|Bearer |Bearer\ttoken|Bearertoken|Basic dXNlcjpwYXNz|token|\u{ff}";
+        let values = "|Bearer|Bearer |Bearer\ttoken|Bearertoken|Basic dXNlcjpwYXNz|Digest realm=a|token|\u{ff}";
         let requests = values.split('|').map(|value| request(value.as_bytes()));
         for request in requests.chain([Request::new(())]) {
             let refused = Extracted::Refused(NoKey {

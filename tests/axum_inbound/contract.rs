@@ -112,7 +112,7 @@ async fn a_request_that_lacks_a_credential_gets_401_and_of_one_there_is_one() {
     let rule = Rule::named("a").quota(Quota::per_second(1));
     let rules = Rules::new([rule.key(KeyPart::BearerToken)]).expect("rules");
     let ruled = build(Limiter::builder().rules(rules));
-    let rows: [(Extractor, _, u16, Option<&str>); 13] = [
+    let rows: [(Extractor, _, u16, Option<&str>); 14] = [
         (Arc::new(ruled.by_rules()), get(), 401, bearer),
         (Arc::new(key::bearer_token()), get(), 401, bearer),
         (Arc::new(header("authorization")), get(), 401, bearer),
@@ -122,6 +122,7 @@ async fn a_request_that_lacks_a_credential_gets_401_and_of_one_there_is_one() {
         (Arc::new(header("x-client")), get(), 400, None),
         (Arc::new((missing, key::constant("a"))), get(), 400, None),
         (Arc::new(missing), get(), 400, None),
+        (Arc::new(key::constant("")), get(), 400, None),
         (Arc::new(key::client_ip()), get(), 500, None),
         (Arc::new(api_key()), twice(), 400, None),
         (Arc::new(api_key().or("anonymous")), twice(), 400, None),

@@ -7,7 +7,7 @@ use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Error, FailureMode, ThrottleLayer};
+use tower_throttle::{Error, FailureMode, ThrottleLayer, key};
 
 use crate::client::ADAPTERS;
 use crate::prelude::*;
@@ -142,7 +142,8 @@ async fn who_has_no_request_goes_by_the_last_rule() {
 #[tokio::test]
 async fn a_server_answers_each_request_by_its_rule() {
     let limiter = limiter(table());
-    let key = limiter.by_rules();
+    // The key of its rule, and another part.
+    let key = (limiter.by_rules(), key::constant("client"));
     let service = ThrottleLayer::new(limiter)
         .inbound(key, FailureMode::Closed)
         .layer(service_fn(|_: Request<()>| async move {

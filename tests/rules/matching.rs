@@ -141,6 +141,8 @@ fn a_rule_matches_if_all_of_its_conditions_are_met() {
         ("header = { k = '1' }", "GET 1|GET 2 1", "GET 2|GET"),
         ("method = 'PUT'; header = { k = '1' }", "PUT 1", "PUT|GET 1"),
         ("method = 'PUT'; path = '/b'", "", "PUT"),
+        ("method = 'HEAD'; path = 'GET /a'", "HEAD", "GET"),
+        ("method = 'GET'; path = 'HEAD /a'", "HEAD", "GET"),
     ] {
         let rules = exempt_rules(&[conditions]);
         let matches = |words: &str| {
@@ -158,12 +160,12 @@ fn a_rule_matches_if_all_of_its_conditions_are_met() {
 
 #[test]
 fn a_rule_behind_a_wider_one_is_warned_of() {
-    let narrow =
-        "host = 'api.example.com'; method = 'GET'; path = '/a/{b}'; header = { x-plan = 'free' }";
+    let narrow = "host = 'api.example.com:8443'; method = 'GET'; path = '/a/{b}'; header = { x-plan = 'free' }";
     for (first, is_wider) in [
         ("", true),
         ("host = '*.example.com'", true),
         ("host = ['api.example.com', 'other']", true),
+        ("host = 'api.example.com:8443'", true),
         ("method = ['PUT', 'GET']", true),
         ("path = '/{x}/{y}'", true),
         ("path = '/a/{*x}'", true),

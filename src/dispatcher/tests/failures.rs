@@ -141,6 +141,8 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
     ] {
         let (store, handle) = served(policy);
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
+        // The task of the dispatcher has ended.
+        pass(2_000).await;
         store.set(Fault::Out);
         handle.forfeit(&key(), granted);
         pass(1_000).await;

@@ -89,3 +89,44 @@ async fn ten_thousand_requests_try_at_once_and_are_cancelled_at_once() {
     drop(waiting);
     check(begun, &AtomicU64::default());
 }
+
+/// `join_all` polls requests that were not woken.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_polled_first_overtakes_only_its_neighbours() {
+    let handle = process(&Remote::new(Duration::from_millis(2)), policy("20/s"));
+    let wait = |_| Box::pin(handle.wait(1, None).unwrap());
+    let mut waiting: Vec<_> = (0..20).map(wait).collect();
+    pass(5).await;
+    for (nth, it) in waiting.iter_mut().enumerate().rev() {
+        let departs = futures_util::poll!(it).is_ready();
+        assert_eq!(departs, nth < NEIGHBOURS, "{nth}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_move_up_if_one_before_them_is_cancelled() {
+    let store = Remote::new(Duration::from_millis(2));
+    let handle = process(&store, policy("100/s spacing"));
+    let wait = |_| {
+        let handle = handle.clone();
+        tokio::spawn(async move { depart(&handle, 1).await.unwrap() })
+    };
+    let mut waiting: Vec<_> = (0..20).map(wait).collect();
+    pass(25).await;
+    waiting.remove(4).abort();
+    let departures = futures_util::future::join_all(waiting).await;
+    let departures: Vec<_> = departures.into_iter().map(Result::unwrap).collect();
+    assert!(departures.is_sorted(), "{departures:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_limiter_on_the_embedded_store_overtakes_no_other() {
+    let memory = Arc::new(MemoryStore::new());
+    let [one, other] = [(); 2].map(|()| process(&memory, policy("1/s")));
+    depart(&one, 1).await.unwrap();
+    let first = spawn(&one, 1);
+    pass(930).await;
+    let second = spawn(&other, 1);
+    first.await.unwrap().unwrap();
+    assert!(!second.is_finished());
+}

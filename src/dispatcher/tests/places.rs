@@ -23,17 +23,19 @@ async fn work_goes_on_if_its_concurrency_limit_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_renewed_after_an_outage_though_its_limiter_was_dropped() {
-    let (store, handle) = served(policy("2 concurrent lease=30s"));
-    let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
-    drop(handle);
-    // The renewal is due after 20 s at most.
-    pass(9_000).await;
-    store.set(Fault::Out);
-    pass(11_500).await;
-    store.set(Fault::None);
-    pass(60_000).await;
-    assert!(!place.is_lost());
+async fn a_place_is_renewed_after_a_failure_though_its_limiter_was_dropped() {
+    for fault in [Fault::Out, Fault::Refuses] {
+        let (store, handle) = served(policy("2 concurrent lease=30s"));
+        let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
+        drop(handle);
+        // The renewal is due after 20 s at most.
+        pass(9_000).await;
+        store.set(fault);
+        pass(11_500).await;
+        store.set(Fault::None);
+        pass(60_000).await;
+        assert!(!place.is_lost(), "{fault:?}");
+    }
 }
 
 /// The runtime that polls the work renews its place.
@@ -120,6 +122,7 @@ async fn late_calls_neither_bring_a_lease_back_nor_strand_places() {
     let mut locked = queue.lock();
     locked.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
     let (later, mut answer) = (now + 4 * SECOND, Answer::default());
+    assert!(locked.lease_end(0, later).is_none());
     let (until, renew) = (later + SECOND, later);
     answer.lease = Some(Lease { until, renew });
     locked.answer(1 << 40, &answer, later);

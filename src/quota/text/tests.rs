@@ -76,6 +76,7 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         a concurrency limit counts concurrent-requests => 5 concurrent unit=tokens
         only a concurrency limit counts concurrent-requests => 5/s unit=concurrent-requests
         the burst is worth longer than ten years => 1/d gcra burst=5000
+        the capacity is worth longer than ten years => 1/d leaky-bucket capacity=5000
         the buckets would be shorter than a microsecond => 1/5us sliding-buckets buckets=6
         the requests would be less than a microsecond apart => 11/10us spacing| 11/10us gcra burst=2
     "#;
