@@ -198,25 +198,6 @@ async fn without_the_right_to_the_time_calls_fail_unless_the_hosts_clocks_take_i
 }
 
 #[tokio::test]
-async fn a_broken_multiplexed_connection_fails_at_once_and_for_good() {
-    let mut server = RedisServer::start();
-    let connection = server.client().get_multiplexed_async_connection().await;
-    let store = RedisStore::from(connection.expect("a connection"));
-    let limiter = build(under(&["3/h"]).store(store));
-    limiter.acquire("a").await.expect("a permit");
-    server.restart();
-    for _ in 0..3 {
-        // No request of any kind gets a permit.
-        let waits = limiter.acquire("a").max_wait(100 * MS);
-        let waits = bounded(waits).await.err();
-        let tries = bounded(limiter.try_acquire("a")).await.err();
-        for error in [waits, tries] {
-            assert_readable(store_error(&error.expect("the store does not answer")));
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_connection_manager_that_never_gives_up_and_one_that_is_made_lazily_survive_an_outage() {
     let mut server = RedisServer::start();
     let config = ConnectionManagerConfig::new().set_number_of_retries(1_000);

@@ -118,30 +118,3 @@ async fn logs_of_other_shapes_do_not_keep_a_process_from_departing() {
     assert!(!far.health().is_out());
     traffic.shutdown().await;
 }
-
-/// As in a rolling deployment that doubles N and the window, with requests that always wait in both.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_other_windows_share_the_rate() {
-    let server = RedisServer::start();
-    for scripting in [true, false] {
-        let begun = Instant::now();
-        let mut processes = JoinSet::new();
-        for quota in ["20/200ms", "40/400ms"] {
-            let store = server.store().await.scripting(scripting).expect("a store");
-            let quota = Limiter::builder().quota(quota.parse().expect("a quota"));
-            let limiter = build(quota.store(store));
-            processes.spawn(async move {
-                let (key, mut departed) = (format!("scripting: {scripting}"), 0);
-                while begun.elapsed() < SECOND * 3 {
-                    let permits = join_all((0..10).map(|_| limiter.acquire(key.as_str()))).await;
-                    departed += permits.into_iter().filter(Result::is_ok).count();
-                }
-                departed
-            });
-        }
-        let departed: usize = processes.join_all().await.into_iter().sum();
-        let allowed = 100.0 * begun.elapsed().as_secs_f64();
-        let share = departed as f64 / allowed;
-        assert!(share > 0.1 && share < 1.5, "{departed} of {allowed}");
-    }
-}

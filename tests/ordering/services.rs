@@ -6,8 +6,6 @@ use http::response::Builder;
 use http::{Request, Response};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::retry::{Policy, RetryLayer};
-use tower::timeout::TimeoutLayer;
-use tower::timeout::error::Elapsed;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
@@ -40,17 +38,12 @@ fn to(host: &str) -> Request<String> {
     request.body(String::new()).expect("a valid request")
 }
 
-/// Answers each request as the function says by its number, and after a quarter of a second if it is slow.
-fn upstream(arrivals: &Arrivals, is_slow: bool, answer: fn(usize) -> Builder) -> Boxed {
+/// Answers each request as the function says by its number.
+fn upstream(arrivals: &Arrivals, answer: fn(usize) -> Builder) -> Boxed {
     let arrivals = arrivals.clone();
     BoxCloneSyncService::new(service_fn(move |_| {
-        let answer = answer(arrivals.note());
-        async move {
-            if is_slow {
-                sleep(SECOND / 4).await;
-            }
-            Ok(answer.body(()).expect("a valid answer"))
-        }
+        let answer = answer(arrivals.note()).body(());
+        ready(Ok(answer.expect("a valid answer")))
     }))
 }
 
@@ -107,42 +100,15 @@ async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt_and_inside
     ];
     for (way, answers) in rows {
         let (arrivals, limiter) = limited(2);
-        let service = way(throttled(&limiter, upstream(&arrivals, false, answers)));
+        let service = way(throttled(&limiter, upstream(&arrivals, answers)));
         assert_eq!(answer(service).await.expect("an answer").status(), 200);
         arrivals.assert_each_took_a_permit();
 
         let (arrivals, limiter) = limited(2);
-        let service = throttled(&limiter, way(upstream(&arrivals, false, answers)));
+        let service = throttled(&limiter, way(upstream(&arrivals, answers)));
         assert_eq!(answer(service).await.expect("an answer").status(), 200);
         arrivals.assert_shared_a_permit(&limiter).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn outside_a_timeout_includes_the_wait() {
-    let (arrivals, limiter) = limited(1);
-    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
-    let service = within(TimeoutLayer::new(SECOND / 2), throttle.clone());
-    let start = Instant::now();
-    answer(service.clone()).await.expect("the first");
-    let error = answer(service).await.expect_err("it waits for too long");
-    assert!(error.is::<Elapsed>() && start.elapsed() >= SECOND / 2);
-    assert_eq!(arrivals.history().len(), 1);
-    answer(throttle).await.expect("the wait is long enough");
-    assert!(start.elapsed() < SECOND * 3 / 2, "{:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn inside_a_timeout_begins_when_the_request_departs() {
-    let (arrivals, limiter) = limited(1);
-    let inner = within(
-        TimeoutLayer::new(SECOND / 2),
-        upstream(&arrivals, true, well),
-    );
-    let service = throttled(&limiter, inner);
-    let answers = join_all((0..5).map(|_| answer(service.clone()))).await;
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert!(arrivals.history().span() >= Some(4 * SECOND));
 }
 
 /// When a request for another key departs, while one waits for its slot.
@@ -163,11 +129,11 @@ async fn waits_behind_another_key(service: Boxed) -> bool {
 async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside_it_is_not() {
     let one = || ConcurrencyLimitLayer::new(1);
     let (arrivals, limiter) = limited(1);
-    let throttle = throttled(&limiter, upstream(&arrivals, false, well));
+    let throttle = throttled(&limiter, upstream(&arrivals, well));
     assert!(waits_behind_another_key(within(one(), throttle)).await);
 
     let (arrivals, limiter) = limited(1);
-    let inner = within(one(), upstream(&arrivals, false, well));
+    let inner = within(one(), upstream(&arrivals, well));
     assert!(!waits_behind_another_key(throttled(&limiter, inner)).await);
 }
 
@@ -178,7 +144,7 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let window = 10 * SECOND;
     let outer = build(per_second(2));
     let inner = build(Limiter::builder().quota(Quota::new(10, window)));
-    let service = throttled(&inner, upstream(&arrivals, false, well));
+    let service = throttled(&inner, upstream(&arrivals, well));
     let service = throttled(&outer, service);
     // So that those behind the outer one gather for a window.
     inner.acquire(KEY).cost(10).await.expect("a permit");
@@ -191,7 +157,7 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let arrivals = Arrivals::default();
     let joint = build(per_second(2).quota(Quota::new(10, window)));
     let layer = ThrottleLayer::new(joint).key(key::constant("both"));
-    let service = within(layer, upstream(&arrivals, false, well));
+    let service = within(layer, upstream(&arrivals, well));
     join_all((0..20).map(|_| answer(service.clone()))).await;
     arrivals.history().assert_at_most(10, window);
     arrivals.history().assert_at_most(2, SECOND);

@@ -7,7 +7,6 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 
 use super::events;
-use super::figures::Figures;
 use super::page::{code, rows};
 use super::seen::Seen;
 use crate::prelude::*;
@@ -110,26 +109,6 @@ fn scraped(text: &str) -> Metrics {
 fn histogram(series: &str) -> Option<&str> {
     let parts = ["_bucket", "_sum", "_count"];
     parts.iter().find_map(|it| series.strip_suffix(it))
-}
-
-#[tokio::test]
-async fn the_documentation_has_each_outcome() {
-    let figures = Figures::new();
-    let _limiter = figures.build(per_second(1));
-    let series = figures.series();
-    let outcomes = series.iter().filter_map(|series| {
-        let (_, outcome) = series.split_once("requests_total{outcome=")?;
-        outcome.split(',').next()
-    });
-    let fields = ["key", "policy", "cost", "wait", "outcome"];
-    let known: BTreeSet<_> = fields.into_iter().chain(outcomes).collect();
-    let documented = rows("\n# The span of a request\n").into_iter();
-    assert_eq!(
-        documented
-            .map(|row| code(row[0])[0])
-            .collect::<BTreeSet<_>>(),
-        known
-    );
 }
 
 #[test]
