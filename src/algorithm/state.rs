@@ -112,7 +112,6 @@ impl State {
         let (former_units, units) = (units(&self.counters), units(quotas));
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);
-        let mut is_former = vec![true; old.len()];
         let continued = quotas.iter().map(|quota| {
             let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
@@ -121,13 +120,7 @@ impl State {
                 is_continued.then_some((distance, counter))
             });
             let nearest = all.min_by_key(|(distance, _)| *distance);
-            nearest.map_or_else(
-                || quota.clone(),
-                |((.., place), counter)| {
-                    is_former[place] &= old[place].span() != counter.span();
-                    counter
-                },
-            )
+            nearest.map_or_else(|| quota.clone(), |(_, counter)| counter)
         });
         self.counters = continued.collect();
         // Not all of these counters have recorded what could be taken back.
@@ -142,9 +135,8 @@ impl State {
             let commands = self.commands.iter_mut();
             commands.for_each(|it| it.allowed = Default::default());
         }
-        let former = old.into_iter().zip(is_former);
-        let former = former.filter_map(|(counter, is)| is.then_some(counter));
-        self.former = former.collect();
+        old.retain(|it| !self.counters.iter().any(|new| new.counts_like(it)));
+        self.former = old;
         // If there are too many, those that expire first are dropped.
         self.former.sort_by_key(|it| Reverse(it.expires()));
         self.former.truncate(MOST_FORMER);

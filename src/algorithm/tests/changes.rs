@@ -238,6 +238,19 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 }
 
 #[test]
+fn two_quotas_of_one_window_do_not_displace_former_ones() {
+    let policies = [&["20/s", "10/s"][..], &["3/100ms gcra burst=3", "1000/h"]];
+    let policies = policies.map(|quotas| quotas.iter().map(|it| counter(it)).collect::<Vec<_>>());
+    let mut state = State::new(&policies[0]);
+    let departed = (1..60).map(|number| {
+        state.continue_as(&policies[number as usize % 2], START);
+        let taken = state.take(0, &call(number % 2, number, 0, 1), START);
+        if number % 2 == 1 { taken.granted() } else { 0 }
+    });
+    assert!(departed.sum::<u64>() <= 3);
+}
+
+#[test]
 fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [counter("20 concurrent lease=30s")];
     let mut state = State::new(&quotas);
