@@ -473,6 +473,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
+        self.former.iter_mut().for_each(|it| it.drop_expired(now));
         if self.in_use_until <= now && !self.former.is_empty() {
             self.in_use_until = 0;
             if self.former.iter().all(|it| it.expires() <= now) {

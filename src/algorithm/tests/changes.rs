@@ -251,6 +251,18 @@ fn two_quotas_of_one_window_do_not_displace_former_ones() {
 }
 
 #[test]
+fn a_former_window_forgets_what_has_left_it() {
+    let [short, long] = ["200/s", "400/2s"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&short));
+    for number in 1..2_000 {
+        let now = START + number * 10 * MILLI;
+        assert_eq!(departs(&mut state, &long, &call(1, number, 0, 1), now), 1);
+    }
+    let now = START + 20 * SECOND;
+    assert_eq!(departs(&mut state, &short, &call(2, 1, 0, 1), now), 1);
+}
+
+#[test]
 fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [counter("20 concurrent lease=30s")];
     let mut state = State::new(&quotas);
