@@ -21,7 +21,8 @@ const MOST_ROUNDS: usize = 64;
 /// The most counters of former quotas that a state keeps.
 const MOST_FORMER: usize = 8;
 
-/// So long after a call under other quotas, departures also count for the former ones.
+/// So long after a call under other quotas, departures also count for the former ones, or as long as those count if that is
+/// longer: a process whose requests wait calls within that time.
 const IN_USE: u64 = 60_000_000;
 
 /// How long the last command is remembered, so that answers to older requests are ignored.
@@ -140,11 +141,8 @@ impl State {
         // If there are too many, those that expire first are dropped.
         self.former.sort_by_key(|it| Reverse(it.expires()));
         self.former.truncate(MOST_FORMER);
-        self.in_use_until = if self.former.is_empty() {
-            0
-        } else {
-            now + IN_USE
-        };
+        let memory = self.former.iter().map(|it| it.memory()).max();
+        self.in_use_until = memory.map_or(0, |memory| now + memory.max(IN_USE));
     }
 
     /// Grants departures and keeps the rest of the demand.
