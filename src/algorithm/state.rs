@@ -138,8 +138,7 @@ impl State {
         }
         old.retain(|it| !self.counters.iter().any(|new| new.counts_like(it)));
         self.former = old;
-        // If there are too many, those that expire first are dropped.
-        self.former.sort_by_key(|it| Reverse(it.expires()));
+        // The latest ones are the first.
         self.former.truncate(MOST_FORMER);
         let memory = self.former.iter().map(|it| it.memory()).max();
         self.in_use_until = memory.map_or(0, |memory| now + memory.max(IN_USE));

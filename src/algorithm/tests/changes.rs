@@ -238,16 +238,26 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 }
 
 #[test]
-fn two_quotas_of_one_window_do_not_displace_former_ones() {
-    let policies = [&["20/s", "10/s"][..], &["3/100ms gcra burst=3", "1000/h"]];
-    let policies = policies.map(|quotas| quotas.iter().map(|it| counter(it)).collect::<Vec<_>>());
-    let mut state = State::new(&policies[0]);
-    let departed = (1..60).map(|number| {
-        state.continue_as(&policies[number as usize % 2], START);
-        let taken = state.take(0, &call(number % 2, number, 0, 1), START);
-        if number % 2 == 1 { taken.granted() } else { 0 }
-    });
-    assert!(departed.sum::<u64>() <= 3);
+fn other_former_quotas_do_not_displace_those_in_use() {
+    let counters =
+        |quotas: &[&str]| -> Vec<Counter> { quotas.iter().map(|it| counter(it)).collect() };
+    let limited = counters(&["3/100ms gcra burst=3", "1000/h"]);
+    for (first, other) in [
+        (&["20/s"][..], &["20/s", "10/s"][..]),
+        (
+            &["9/m", "9/2m", "9/3m", "9/4m", "9/5m", "9/6m", "9/7m"],
+            &["20/s", "10/2s"],
+        ),
+    ] {
+        let policies = [counters(other), limited.clone()];
+        let mut state = State::new(&counters(first));
+        let departed = (1..60).map(|number| {
+            state.continue_as(&policies[number as usize % 2], START);
+            let taken = state.take(0, &call(number % 2, number, 0, 1), START);
+            if number % 2 == 1 { taken.granted() } else { 0 }
+        });
+        assert!(departed.sum::<u64>() <= 3, "{other:?}");
+    }
 }
 
 #[test]
