@@ -186,12 +186,21 @@ impl Counter {
 
     /// Returns true if this counter continues under the quota, with another size alone.
     fn is_like(&self, quota: &Self) -> bool {
-        match (&self.tally, &quota.tally) {
-            _ if self.unit != quota.unit || self.number != quota.number => false,
-            (Tally::Gcra(_), Tally::Gcra(_)) | (Tally::Concurrent(_), Tally::Concurrent(_)) => true,
-            (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned != other.aligned => false,
-            (it, other) => discriminant(it) == discriminant(other) && self.span() == quota.span(),
-        }
+        let are_gcra = matches!(
+            (&self.tally, &quota.tally),
+            (Tally::Gcra(_), Tally::Gcra(_))
+        );
+        let is_like = are_gcra && self.unit == quota.unit || self.counts_like(quota);
+        is_like && self.number == quota.number
+    }
+
+    /// Returns true if the other counter counts the same departures in the same way, whatever its limit.
+    pub(super) fn counts_like(&self, other: &Self) -> bool {
+        let is_alike = match (&self.tally, &other.tally) {
+            (Tally::Fixed(it), Tally::Fixed(other)) => it.aligned == other.aligned,
+            (it, other) => discriminant(it) == discriminant(other),
+        };
+        is_alike && self.unit == other.unit && self.span() == other.span()
     }
 
     /// Stores the log as the other counter stores its own.

@@ -212,9 +212,9 @@ if flags % 4 >= 2 then
   at = at + 36
 end
 -- The counters of former quotas, a value of their own, and the departures that also count for them since it was written: their
--- number, or `nil` if this call adds none.
+-- number, or `nil` if this call adds none, and those that it adds.
 local former, former_ends = '', 0
-common.added = nil
+common.added, common.more = nil, {}
 if flags >= 4 then
   local bytes, in_use_until, added, _, ends = unpack('<I4I7I2c7I7', padded, at)
   bytes = bytes + 13 + added * (7 + @grant)
@@ -464,8 +464,7 @@ if operation < 3 then
       difference = difference - 4294967296
       corrected = corrected + difference
       if common.added and difference > 0 then
-        former = former .. pack('<I7I7@costs', time, time, <<unit == & and difference or 0>>)
-        common.added = common.added + 1
+        common.more[#common.more + 1] = pack('<I7I7@costs', time, time, <<unit == & and difference or 0>>)
       end
       if difference < 0 then
         returned = returned or {}
@@ -507,10 +506,7 @@ if operation < 3 then
       grant_count, departed = grant_count + 1, departed + together
       all_grants[grant_count] = pack('<I7I7I4', time, record, together)
       all_recorded[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
-      if common.added then
-        former = former .. pack('<I7I7@costs', time, record, <<units&>>)
-        common.added = common.added + 1
-      end
+      if common.added then common.more[#common.more + 1] = pack('<I7I7@costs', time, record, <<units&>>) end
       granted& = granted& + units&
       total_granted = <<granted&| + >>
     end
@@ -725,7 +721,9 @@ if is_changed then
     local commands = has_commands
       and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until) or ''
     local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
-    if common.added then former = sub(former, 1, 11) .. pack('<I2', common.added) .. sub(former, 14) end
+    if common.more[1] then
+      former = sub(former, 1, 11) .. pack('<I2', common.added + #common.more) .. sub(former, 14) .. concat(common.more)
+    end
     flags = (has_commands and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local tag_bytes = ''
     if fair and (#fair.tags > 0 or fair.has_shares or own_bytes ~= '' and has_share) then

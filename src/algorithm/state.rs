@@ -21,7 +21,8 @@ const MOST_ROUNDS: usize = 64;
 /// The most counters of former quotas that a state keeps.
 const MOST_FORMER: usize = 8;
 
-/// So long after a call under other quotas, departures also count for the former ones.
+/// So long after a call under other quotas, departures also count for the former ones, or as long as those count if that is
+/// longer: a process whose requests wait calls within that time.
 const IN_USE: u64 = 60_000_000;
 
 /// How long the last command is remembered, so that answers to older requests are ignored.
@@ -112,7 +113,6 @@ impl State {
         let (former_units, units) = (units(&self.counters), units(quotas));
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
         old.append(&mut self.former);
-        let mut is_former = vec![true; old.len()];
         let continued = quotas.iter().map(|quota| {
             let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
@@ -121,13 +121,7 @@ impl State {
                 is_continued.then_some((distance, counter))
             });
             let nearest = all.min_by_key(|(distance, _)| *distance);
-            nearest.map_or_else(
-                || quota.clone(),
-                |((.., place), counter)| {
-                    is_former[place] &= old[place].span() != counter.span();
-                    counter
-                },
-            )
+            nearest.map_or_else(|| quota.clone(), |(_, counter)| counter)
         });
         self.counters = continued.collect();
         // Not all of these counters have recorded what could be taken back.
@@ -142,17 +136,12 @@ impl State {
             let commands = self.commands.iter_mut();
             commands.for_each(|it| it.allowed = Default::default());
         }
-        let former = old.into_iter().zip(is_former);
-        let former = former.filter_map(|(counter, is)| is.then_some(counter));
-        self.former = former.collect();
-        // If there are too many, those that expire first are dropped.
-        self.former.sort_by_key(|it| Reverse(it.expires()));
+        old.retain(|it| !self.counters.iter().any(|new| new.counts_like(it)));
+        self.former = old;
+        // The latest ones are the first.
         self.former.truncate(MOST_FORMER);
-        self.in_use_until = if self.former.is_empty() {
-            0
-        } else {
-            now + IN_USE
-        };
+        let memory = self.former.iter().map(|it| it.memory()).max();
+        self.in_use_until = memory.map_or(0, |memory| now + memory.max(IN_USE));
     }
 
     /// Grants departures and keeps the rest of the demand.
@@ -485,6 +474,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
+        self.former.iter_mut().for_each(|it| it.drop_expired(now));
         if self.in_use_until <= now && !self.former.is_empty() {
             self.in_use_until = 0;
             if self.former.iter().all(|it| it.expires() <= now) {

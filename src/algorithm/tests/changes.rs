@@ -238,6 +238,61 @@ fn former_quotas_are_forgotten_once_they_are_over() {
 }
 
 #[test]
+fn other_former_quotas_do_not_displace_those_in_use() {
+    let counters =
+        |quotas: &[&str]| -> Vec<Counter> { quotas.iter().map(|it| counter(it)).collect() };
+    let limited = counters(&["3/100ms gcra burst=3", "1000/h"]);
+    for (first, other) in [
+        (&["20/s"][..], &["20/s", "10/s"][..]),
+        (
+            &["9/m", "9/2m", "9/3m", "9/4m", "9/5m", "9/6m", "9/7m"],
+            &["20/s", "10/2s"],
+        ),
+    ] {
+        let policies = [counters(other), limited.clone()];
+        let mut state = State::new(&counters(first));
+        let departed = (1..60).map(|number| {
+            state.continue_as(&policies[number as usize % 2], START);
+            let taken = state.take(0, &call(number % 2, number, 0, 1), START);
+            if number % 2 == 1 { taken.granted() } else { 0 }
+        });
+        assert!(departed.sum::<u64>() <= 3, "{other:?}");
+    }
+}
+
+#[test]
+fn a_former_window_forgets_what_has_left_it() {
+    let [short, long] = ["200/s", "400/2s"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&short));
+    for number in 1..2_000 {
+        let now = START + number * 10 * MILLI;
+        assert_eq!(departs(&mut state, &long, &call(1, number, 0, 1), now), 1);
+    }
+    let now = START + 20 * SECOND;
+    assert_eq!(departs(&mut state, &short, &call(2, 1, 0, 1), now), 1);
+}
+
+#[test]
+fn a_process_that_waits_counts_what_departs_between_its_calls() {
+    let quotas = ["20/2h", "10/h"].map(counter);
+    let (mut state, mut departed) = (State::default(), Vec::new());
+    let mut next = [START, START + SECOND];
+    for number in 1..300 {
+        // The first process asks every two minutes, and the second one when it has to.
+        let which = usize::from(next[1] <= next[0]);
+        let (quota, now) = (&quotas[which..=which], next[which]);
+        state.continue_as(quota, now);
+        let mut take = call(which as u64, number, 0, 3);
+        take.mode = [Mode::Try, Mode::Wait][which];
+        let taken = state.take(0, &take, now);
+        next[which] = [now + 120 * SECOND, taken.next_call.max(now + SECOND)][which];
+        departed.extend((0..taken.granted()).map(|_| now));
+        let within = departed.iter().filter(|&&at| at + HOUR > now).count();
+        assert!(which == 0 || taken.granted() == 0 || within <= 10);
+    }
+}
+
+#[test]
 fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [counter("20 concurrent lease=30s")];
     let mut state = State::new(&quotas);
