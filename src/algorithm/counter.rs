@@ -184,14 +184,9 @@ impl Counter {
         }
     }
 
-    /// Returns true if this counter continues under the quota, with another size alone.
+    /// Returns true if this counter continues under the quota, with another limit alone.
     fn is_like(&self, quota: &Self) -> bool {
-        let are_gcra = matches!(
-            (&self.tally, &quota.tally),
-            (Tally::Gcra(_), Tally::Gcra(_))
-        );
-        let is_like = are_gcra && self.unit == quota.unit || self.counts_like(quota);
-        is_like && self.number == quota.number
+        self.number == quota.number && self.counts_like(quota)
     }
 
     /// Returns true if the other counter counts the same departures in the same way, whatever its limit.
@@ -222,7 +217,7 @@ impl Counter {
             (Tally::Gcra(it), Tally::Gcra(other)) => {
                 it.spaced = other.spaced;
                 if has_other_span {
-                    it.continue_with(self.size.span, quota.size.span);
+                    it.continue_with(self.size.span, quota.size);
                 }
             }
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned == other.aligned => {

@@ -11,13 +11,8 @@ do
   function load$()
     due, last = 0, 0
     if raw == '' or needs_transaction then return end
-    if byte(raw, @value) == @kind then
-      local former
-      former, due, last = unpack('<I7I7I7', raw, @value + 5)
-      -- After a change, as much of the burst as before is used at the last departure. The value expires at another time.
-      if former ~= interval and due > last then
-        due, is_same = last + math.ceil(span((due - last) / former, interval)), false
-      end
+    if byte(raw, @value) == @kind and unpack('<I7', raw, @value + 5) == interval then
+      due, last = unpack('<I7I7', raw, @value + 12)
     else
       needs_transaction = true
     end

@@ -1,6 +1,6 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A), spacing and the leaky bucket.
 
-use super::{Algorithm, LONGEST_SPAN, Settlement, Size, Terms, span};
+use super::{Algorithm, Settlement, Size, Terms, span};
 
 /// A quota of one unit per interval, which is the span of its size. A burst of all its units may depart at once.
 ///
@@ -19,12 +19,13 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    /// Continues with another interval. As much of the burst as before is used at the last departure.
-    pub(super) fn continue_with(&mut self, former: u64, interval: u64) {
+    /// Begins with another interval. As many units of the burst as before are used at the last departure, but not more than it
+    /// has.
+    pub(super) fn continue_with(&mut self, former: u64, size: Size) {
         if let Some(used) = self.due.checked_sub(self.last) {
-            // As in scripts, which have doubles alone.
-            let used = used as f64 / former as f64 * interval as f64;
-            self.due = self.last + (used.ceil() as u64).min(LONGEST_SPAN);
+            let used = u128::from(used) * u128::from(size.span);
+            let used = used.div_ceil(former.max(1).into()) as u64;
+            self.due = self.last + used.min(self.memory(size));
         }
     }
 

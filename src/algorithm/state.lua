@@ -48,8 +48,8 @@ local has_share = process % 2048 >= 128
 local arrives = now + round_trip
 -- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
 -- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
--- the value has other quotas, or a log is full. `is_same` is true if the value stays as it is.
-local key, raw, tail, needs_transaction, is_same
+-- the value has other quotas, or a log is full.
+local key, raw, tail, needs_transaction
 -- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
 local logs, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
@@ -152,7 +152,7 @@ if type(raw) == 'table' then
   break
 end
 raw = raw or ''
-logs, rings, needs_transaction, is_same, asked_from = 0, @head, false, true, nil
+logs, rings, needs_transaction, asked_from = 0, @head, false, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
@@ -316,6 +316,8 @@ points.last = points[(count - 1) * @step + 1] or 0
 
 -- True if requests that join later overtake some of other processes that wait.
 local overtakes = false
+-- True if the value stays as it is.
+local is_same = true
 -- The number of announcements to write, and the latest of their deadlines. The present ones are from `announced_at` to `at` in
 -- the tail. `cuts` has those that are removed or replaced: the begin, the end, and the bytes that replace it.
 local announced_after, cuts, announced_at, latest_deadline = 0, nil, at, 0

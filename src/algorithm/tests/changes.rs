@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::{
     Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, State, Strict, Take,
-    Tally, Units, number_units,
+    Units, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, counter, judge};
@@ -176,20 +176,6 @@ fn fault_of_either(
             departed[which].push((now - START, units));
         }
         super::assert_round_trip(&state);
-    }
-    let [one, other] = &quotas;
-    if let (Tally::Gcra(_), Tally::Gcra(_)) = (&one.tally, &other.tally) {
-        // They share a bucket: together they keep to the higher burst and the higher rate.
-        let (burst, interval) = (
-            one.used(0).1.max(other.used(0).1),
-            one.size.span.min(other.size.span),
-        );
-        let mut all = departed.concat();
-        all.sort_unstable();
-        return judge::fault(
-            &counter(&format!("1/{interval}us gcra burst={burst}")),
-            &all,
-        );
     }
     let mut each = quotas.iter().zip(&departed);
     each.find_map(|(quota, times)| judge::fault(quota, times))
