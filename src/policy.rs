@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Costs, Counter, Reserves, are_alike};
 use crate::cost::Cost;
+use crate::guard::Guard;
 use crate::priority::Priority;
 use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS, UnitNames};
 
@@ -202,12 +203,14 @@ impl Policy {
         self.parts.buffer.as_micros() as u64
     }
 
-    /// How long the leaky buckets let a request wait: as long as the last of their capacity.
-    pub(crate) fn leaky_wait(&self, guard: Duration) -> Option<Duration> {
-        let buffer = self.parts.buffer;
+    /// How long the leaky buckets let a request wait: as long as the last of their capacity, though the departure before them
+    /// may be recorded later by a round trip.
+    pub(crate) fn leaky_wait(&self, guard: &Guard) -> Option<Duration> {
+        let (hold, late) = (guard.current() + self.parts.buffer, 2 * guard.round_trip());
         let waits = self.quotas().iter().filter_map(|it| match it.counted_by() {
             Algorithm::LeakyBucket { capacity } => {
-                Some((it.interval() + guard + buffer).saturating_mul(capacity))
+                let late = late.min(it.interval() / 4);
+                Some((it.interval() + hold).saturating_mul(capacity) + late)
             }
             _ => None,
         });

@@ -442,7 +442,7 @@ impl Acquire {
 
     /// The time by which a request has to depart that arrived at this time.
     fn bound(&self, policy: &Policy, arrival: Instant) -> Option<Instant> {
-        let leaky = policy.leaky_wait(self.handle().guard.current());
+        let leaky = policy.leaky_wait(&self.handle().guard);
         let bounds = self.max_wait.into_iter().chain(policy.max_wait());
         let longest = bounds.chain(leaky).min();
         let until = longest.and_then(|longest| arrival.checked_add(longest));
