@@ -4,7 +4,6 @@ use std::future::{Ready, ready};
 
 use http::response::Builder;
 use http::{Request, Response};
-use tower::limit::ConcurrencyLimitLayer;
 use tower::retry::{Policy, RetryLayer};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
@@ -109,32 +108,6 @@ async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt_and_inside
         assert_eq!(answer(service).await.expect("an answer").status(), 200);
         arrivals.assert_shared_a_permit(&limiter).await;
     }
-}
-
-/// When a request for another key departs, while one waits for its slot.
-async fn waits_behind_another_key(service: Boxed) -> bool {
-    let start = Instant::now();
-    answer(service.clone()).await.expect("the first");
-    let waits = answer(service.clone());
-    let other = async {
-        sleep(MS).await;
-        let answer = service.oneshot(to("other.example.com")).await;
-        assert!(answer.is_ok());
-        start.elapsed() >= SECOND
-    };
-    tokio::join!(waits, other).1
-}
-
-#[tokio::test(start_paused = true)]
-async fn outside_a_limit_on_concurrency_is_taken_up_by_those_who_wait_and_inside_it_is_not() {
-    let one = || ConcurrencyLimitLayer::new(1);
-    let (arrivals, limiter) = limited(1);
-    let throttle = throttled(&limiter, upstream(&arrivals, well));
-    assert!(waits_behind_another_key(within(one(), throttle)).await);
-
-    let (arrivals, limiter) = limited(1);
-    let inner = within(one(), upstream(&arrivals, well));
-    assert!(!waits_behind_another_key(throttled(&limiter, inner)).await);
 }
 
 /// Requests that pass the outer one gather before the inner one, and go on together.

@@ -61,15 +61,6 @@ fn a_raised_quota_does_not_wait_for_the_old_interval() {
     }
 }
 
-#[test]
-fn a_lost_answer_is_not_taken_back_from_another_counter() {
-    let (old, new) = (counter("10/s"), counter("10/h fixed-window"));
-    let (mut state, now) = (State::default(), START + SECOND);
-    assert_eq!(departs(&mut state, &old, &call(1, 1, 0, 10), now), 10);
-    assert_eq!(departs(&mut state, &new, &call(2, 1, 0, 10), now), 10);
-    assert_eq!(departs(&mut state, &new, &call(1, 2, 1, 10), now), 0);
-}
-
 /// Calls under strict recovery, with the state that the process knows and learns; returns how many requests depart.
 fn departs_strictly(
     state: &mut State,
@@ -179,26 +170,6 @@ fn fault_of_either(
     }
     let mut each = quotas.iter().zip(&departed);
     each.find_map(|(quota, times)| judge::fault(quota, times))
-}
-
-#[test]
-fn a_window_that_is_taken_over_begins_behind_the_last_one_of_the_process() {
-    let quotas = ["20/s", "9/200ms"];
-    let quotas = quotas.map(|it| counter(&format!("{it} fixed-window start=first-request")));
-    let steps = [
-        (false, 1, 0),
-        (true, 1, 900),
-        // The other process begins a window within that of this one.
-        (false, 1, 110),
-        (true, 8, 80),
-        // This window has ended and is forgotten.
-        (false, 0, 15),
-        (true, 1, 5),
-        (true, 7, 95),
-        (true, 9, 5),
-    ];
-    let steps = steps.map(|(which, requests, span)| (which, requests, span * MILLI));
-    assert_eq!(fault_of_either(quotas, steps.into_iter()), None);
 }
 
 #[test]
