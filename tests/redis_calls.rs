@@ -270,3 +270,16 @@ async fn a_call_that_is_overtaken_tries_again_and_fails_after_fifty_times() {
         assert_eq!(remaining, left, "{spoiled}");
     }
 }
+
+#[tokio::test]
+async fn a_value_of_another_window_is_not_overwritten_once_it_has_changed() {
+    let server = RedisServer::start();
+    let other = build(under(&["5/h"]).store(server.store().await));
+    other.acquire("a").await.expect("a permit");
+    let proxy = Proxy::start(server.port());
+    spoil(&proxy, &server, 1);
+    let limiter = build(under(&["2/2h"]).store(connect(&proxy.url()).await));
+    limiter.acquire("a").await.expect("a permit");
+    // The other departure was forgotten in between.
+    assert_eq!(limiter.peek("a").await.expect("a look").remaining(), 1);
+}

@@ -8,7 +8,7 @@ use tower::retry::{Policy, RetryLayer};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
-use tower_throttle::{ThrottleLayer, key};
+use tower_throttle::ThrottleLayer;
 
 use super::{Arrivals, KEY, limited};
 use crate::prelude::*;
@@ -125,13 +125,4 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let history = arrivals.history();
     history.assert_at_most(10, window);
     assert_eq!(history.most_in_any(SECOND), 10);
-
-    // Jointly, both are.
-    let arrivals = Arrivals::default();
-    let joint = build(per_second(2).quota(Quota::new(10, window)));
-    let layer = ThrottleLayer::new(joint).key(key::constant("both"));
-    let service = within(layer, upstream(&arrivals, well));
-    join_all((0..20).map(|_| answer(service.clone()))).await;
-    arrivals.history().assert_at_most(10, window);
-    arrivals.history().assert_at_most(2, SECOND);
 }
