@@ -98,8 +98,7 @@ async fn a_released_place_is_announced_to_the_processes_that_wait() {
         let one = limiter().await;
         let place = one.acquire("a").await.expect("a permit").hold();
         eventually("it subscribes", async || channels().len() > 1).await;
-        let others = channels();
-        let other = limiter().await;
+        let (others, other) = (channels(), limiter().await);
         let is_its_own = |channel: &String| !others.contains(channel);
         let subscribes = async || channels().iter().any(is_its_own);
         let waiting = tokio::spawn(other.acquire("a"));
