@@ -218,6 +218,20 @@ fn other_former_quotas_do_not_displace_those_in_use() {
 }
 
 #[test]
+fn a_full_bucket_stays_full_with_a_much_longer_interval() {
+    let [old, new] = ["1000000/s gcra burst=4000000000", "1/d gcra burst=1"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&old));
+    let mut take = call(1, 1, 0, 0);
+    // So many days in microseconds are a little more than 2^64.
+    take.demand = Demand::new([(START, 213_503_983)].into_iter());
+    assert_eq!(departs(&mut state, &old, &take, START), 1);
+    for (hours, departed) in [(23, 0), (25, 1)] {
+        let (take, now) = (call(2, hours, 0, 1), START + hours * HOUR);
+        assert_eq!(departs(&mut state, &new, &take, now), departed);
+    }
+}
+
+#[test]
 fn a_former_window_forgets_what_has_left_it() {
     let [short, long] = ["200/s", "400/2s"].map(counter);
     let mut state = State::new(std::slice::from_ref(&short));
