@@ -218,6 +218,28 @@ fn other_former_quotas_do_not_displace_those_in_use() {
 }
 
 #[test]
+fn a_new_quota_continues_with_a_counter_that_has_all_departures() {
+    // Used for an hour, when the first quota is no longer in use.
+    let [first, second, third] = ["10/h", "20/s", "30/m"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&first));
+    let mut now = START;
+    for number in 1..3_700 {
+        now += SECOND + 10 * MILLI;
+        departs(&mut state, &second, &call(1, number, 0, 20), now);
+    }
+    let take = call(1, 4_000, 0, 30);
+    assert_eq!(departs(&mut state, &third, &take, now + MILLI), 10);
+    // The slowest bucket holds one unit.
+    let quotas = ["1000/s gcra burst=1000", "1/m gcra burst=1"].map(counter);
+    let third = counter("500/s gcra burst=500");
+    let mut state = State::new(&quotas[..1]);
+    departs(&mut state, &quotas[0], &call(1, 1, 0, 900), START);
+    departs(&mut state, &quotas[1], &call(1, 2, 0, 1), START);
+    let departed = departs(&mut state, &third, &call(1, 3, 0, 1), START + MILLI);
+    assert_eq!(departed, 0);
+}
+
+#[test]
 fn a_full_bucket_stays_full_with_a_much_longer_interval() {
     let [old, new] = ["1000000/s gcra burst=4000000000", "1/d gcra burst=1"].map(counter);
     let mut state = State::new(std::slice::from_ref(&old));
