@@ -161,7 +161,8 @@ impl Counter {
             // Places are no departures.
             Tally::Concurrent(_) => {}
             Tally::Gcra(it) if units > 0 => {
-                let most = it.due.max(recorded + it.memory(self.size));
+                // A charge may be for an earlier departure.
+                let most = it.due.max(recorded.max(it.last) + it.memory(self.size));
                 it.take(self.size, at, recorded, units);
                 it.due = it.due.min(most);
             }

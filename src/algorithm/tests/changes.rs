@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, State, Strict, Take,
-    Units, number_units,
+    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, Settlement, State,
+    Strict, Take, Units, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, counter, judge};
@@ -237,6 +237,27 @@ fn a_new_quota_continues_with_a_counter_that_has_all_departures() {
     departs(&mut state, &quotas[1], &call(1, 2, 0, 1), START);
     let departed = departs(&mut state, &third, &call(1, 3, 0, 1), START + MILLI);
     assert_eq!(departed, 0);
+}
+
+#[test]
+fn a_charge_for_an_earlier_departure_counts_in_another_bucket() {
+    let [one, other] = ["1/s gcra burst=10", "2/s gcra burst=10"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&one));
+    departs(&mut state, &other, &call(2, 1, 0, 1), START);
+    let mut now = START;
+    for (number, requests) in (1..20).zip([4].into_iter().chain(std::iter::repeat(1))) {
+        now += SECOND;
+        let take = call(1, number, 0, requests);
+        assert_eq!(departs(&mut state, &one, &take, now) as usize, requests);
+    }
+    let mut take = call(2, 2, 0, 0);
+    take.corrections.settlements.push(Settlement {
+        recorded: START + 5 * MILLI,
+        unit: 0,
+        difference: 10,
+    });
+    departs(&mut state, &other, &take, now);
+    assert_eq!(departs(&mut state, &one, &call(1, 20, 0, 2), now), 0);
 }
 
 #[test]
