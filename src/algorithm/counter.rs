@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window, span};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -161,8 +161,11 @@ impl Counter {
             // Places are no departures.
             Tally::Concurrent(_) => {}
             Tally::Gcra(it) if units > 0 => {
+                let (full, free) = (it.memory(self.size), span(units.into(), self.size.span));
+                // Spacing keeps intervals free behind the last request alone.
+                let most = if it.spaced { free.min(full) } else { full };
                 // A charge may be for an earlier departure.
-                let most = it.due.max(recorded.max(it.last) + it.memory(self.size));
+                let most = it.due.max(recorded.max(it.last) + most);
                 it.take(self.size, at, recorded, units);
                 it.due = it.due.min(most);
             }

@@ -261,6 +261,20 @@ fn a_charge_for_an_earlier_departure_counts_in_another_bucket() {
 }
 
 #[test]
+fn spacing_waits_for_an_interval_after_departures_under_other_quotas() {
+    let [slow, fast] = ["10/h spacing", "100/s spacing"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&slow));
+    for number in 1..10 {
+        let now = START + number * SECOND;
+        assert_eq!(departs(&mut state, &fast, &call(1, number, 0, 1), now), 1);
+    }
+    for (minutes, departed) in [(6, 0), (7, 1)] {
+        let (take, now) = (call(1, 10 + minutes, 0, 1), START + minutes * 60 * SECOND);
+        assert_eq!(departs(&mut state, &slow, &take, now), departed);
+    }
+}
+
+#[test]
 fn a_full_bucket_stays_full_with_a_much_longer_interval() {
     let [old, new] = ["1000000/s gcra burst=4000000000", "1/d gcra burst=1"].map(counter);
     let mut state = State::new(std::slice::from_ref(&old));
