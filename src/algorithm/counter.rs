@@ -219,9 +219,14 @@ impl Counter {
                 (it.grain, it.has_ring) = (other.grain, other.has_ring);
             }
             (Tally::Gcra(it), Tally::Gcra(other)) => {
+                let mut size = quota.size;
+                if other.spaced && !it.spaced {
+                    // Spacing keeps intervals free behind the last request alone, not behind a burst.
+                    size.units = 1;
+                }
                 it.spaced = other.spaced;
                 if has_other_span {
-                    it.continue_with(self.size.span, quota.size);
+                    it.continue_with(self.size.span, size);
                 }
             }
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned == other.aligned => {

@@ -262,15 +262,25 @@ fn a_charge_for_an_earlier_departure_counts_in_another_bucket() {
 
 #[test]
 fn spacing_waits_for_an_interval_after_departures_under_other_quotas() {
-    let [slow, fast] = ["10/h spacing", "100/s spacing"].map(counter);
-    let mut state = State::new(std::slice::from_ref(&slow));
-    for number in 1..10 {
-        let now = START + number * SECOND;
-        assert_eq!(departs(&mut state, &fast, &call(1, number, 0, 1), now), 1);
-    }
-    for (minutes, departed) in [(6, 0), (7, 1)] {
-        let (take, now) = (call(1, 10 + minutes, 0, 1), START + minutes * 60 * SECOND);
-        assert_eq!(departs(&mut state, &slow, &take, now), departed);
+    let slow = counter("10/h spacing");
+    for (fast, has_begun) in [
+        ("100/s spacing", true),
+        ("100/s gcra burst=100", true),
+        ("100/s gcra burst=100", false),
+    ] {
+        let fast = counter(fast);
+        let mut state = State::default();
+        if has_begun {
+            state.continue_as(std::slice::from_ref(&slow), START);
+        }
+        for number in 1..200 {
+            let now = START + number * 5 * MILLI;
+            departs(&mut state, &fast, &call(1, number, 0, 1), now);
+        }
+        for (minutes, departed) in [(6, 0), (7, 1)] {
+            let (take, now) = (call(1, 300 + minutes, 0, 1), START + minutes * 60 * SECOND);
+            assert_eq!(departs(&mut state, &slow, &take, now), departed, "{fast:?}");
+        }
     }
 }
 
