@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window, span};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -161,7 +161,11 @@ impl Counter {
             // Places are no departures.
             Tally::Concurrent(_) => {}
             Tally::Gcra(it) if units > 0 => {
-                let most = it.due.max(recorded + it.memory(self.size));
+                let (full, free) = (it.memory(self.size), span(units.into(), self.size.span));
+                // Spacing keeps intervals free behind the last request alone.
+                let most = if it.spaced { free.min(full) } else { full };
+                // A charge may be for an earlier departure.
+                let most = it.due.max(recorded.max(it.last) + most);
                 it.take(self.size, at, recorded, units);
                 it.due = it.due.min(most);
             }
@@ -215,9 +219,14 @@ impl Counter {
                 (it.grain, it.has_ring) = (other.grain, other.has_ring);
             }
             (Tally::Gcra(it), Tally::Gcra(other)) => {
+                let mut size = quota.size;
+                if other.spaced && !it.spaced {
+                    // Spacing keeps intervals free behind the last request alone, not behind a burst.
+                    size.units = 1;
+                }
                 it.spaced = other.spaced;
                 if has_other_span {
-                    it.continue_with(self.size.span, quota.size);
+                    it.continue_with(self.size.span, size);
                 }
             }
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned == other.aligned => {

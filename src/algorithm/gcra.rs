@@ -24,8 +24,8 @@ impl Gcra {
     pub(super) fn continue_with(&mut self, former: u64, size: Size) {
         if let Some(used) = self.due.checked_sub(self.last) {
             let used = u128::from(used) * u128::from(size.span);
-            let used = used.div_ceil(former.max(1).into()) as u64;
-            self.due = self.last + used.min(self.memory(size));
+            let used = used.div_ceil(former.max(1).into());
+            self.due = self.last + used.min(self.memory(size).into()) as u64;
         }
     }
 

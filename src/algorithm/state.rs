@@ -100,8 +100,8 @@ impl State {
     }
 
     /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
-    /// window, else with the next longer one, else with the longest, or starts from zero. Counters of other windows and
-    /// algorithms are kept for processes that still have the former quotas.
+    /// window, else with the next longer one, else with the longest, or starts from zero. Of buckets of other intervals, it takes
+    /// the fullest. Counters of other windows and algorithms are kept for processes that still have the former quotas.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter], now: u64) {
         if are_alike(&self.counters, quotas) {
             for (counter, quota) in self.counters.iter_mut().zip(quotas) {
@@ -112,15 +112,27 @@ impl State {
         let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit));
         let (former_units, units) = (units(&self.counters), units(quotas));
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
+        // Former counters that are not in use miss departures.
+        let complete = match self.in_use_until > now {
+            true => usize::MAX,
+            false => old.len(),
+        };
         old.append(&mut self.former);
         let continued = quotas.iter().map(|quota| {
             let all = old.iter().zip(0..).filter_map(|(counter, place)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
-                let distance = (span < quota.span(), span.abs_diff(quota.span()), place);
+                let distance = span.abs_diff(quota.span());
                 let is_continued = counter.continue_as(quota, now);
-                is_continued.then_some((distance, counter))
+                let due = match &counter.tally {
+                    Tally::Gcra(it) if distance > 0 => it.due,
+                    _ => 0,
+                };
+                let misses = distance > 0 && place >= complete;
+                let nearness = (span < quota.span(), distance, place);
+                let order = (distance > 0, misses, Reverse(due), nearness);
+                is_continued.then_some((order, counter))
             });
-            let nearest = all.min_by_key(|(distance, _)| *distance);
+            let nearest = all.min_by_key(|(order, _)| *order);
             nearest.map_or_else(|| quota.clone(), |(_, counter)| counter)
         });
         self.counters = continued.collect();

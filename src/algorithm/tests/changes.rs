@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, State, Strict, Take,
-    Units, number_units,
+    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, Settlement, State,
+    Strict, Take, Units, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, counter, judge};
@@ -214,6 +214,87 @@ fn other_former_quotas_do_not_displace_those_in_use() {
             if number % 2 == 1 { taken.granted() } else { 0 }
         });
         assert!(departed.sum::<u64>() <= 3, "{other:?}");
+    }
+}
+
+#[test]
+fn a_new_quota_continues_with_a_counter_that_has_all_departures() {
+    // Used for an hour, when the first quota is no longer in use.
+    let [first, second, third] = ["10/h", "20/s", "30/m"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&first));
+    let mut now = START;
+    for number in 1..3_700 {
+        now += SECOND + 10 * MILLI;
+        departs(&mut state, &second, &call(1, number, 0, 20), now);
+    }
+    let take = call(1, 4_000, 0, 30);
+    assert_eq!(departs(&mut state, &third, &take, now + MILLI), 10);
+    // The slowest bucket holds one unit.
+    let quotas = ["1000/s gcra burst=1000", "1/m gcra burst=1"].map(counter);
+    let third = counter("500/s gcra burst=500");
+    let mut state = State::new(&quotas[..1]);
+    departs(&mut state, &quotas[0], &call(1, 1, 0, 900), START);
+    departs(&mut state, &quotas[1], &call(1, 2, 0, 1), START);
+    let departed = departs(&mut state, &third, &call(1, 3, 0, 1), START + MILLI);
+    assert_eq!(departed, 0);
+}
+
+#[test]
+fn a_charge_for_an_earlier_departure_counts_in_another_bucket() {
+    let [one, other] = ["1/s gcra burst=10", "2/s gcra burst=10"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&one));
+    departs(&mut state, &other, &call(2, 1, 0, 1), START);
+    let mut now = START;
+    for (number, requests) in (1..20).zip([4].into_iter().chain(std::iter::repeat(1))) {
+        now += SECOND;
+        let take = call(1, number, 0, requests);
+        assert_eq!(departs(&mut state, &one, &take, now) as usize, requests);
+    }
+    let mut take = call(2, 2, 0, 0);
+    take.corrections.settlements.push(Settlement {
+        recorded: START + 5 * MILLI,
+        unit: 0,
+        difference: 10,
+    });
+    departs(&mut state, &other, &take, now);
+    assert_eq!(departs(&mut state, &one, &call(1, 20, 0, 2), now), 0);
+}
+
+#[test]
+fn spacing_waits_for_an_interval_after_departures_under_other_quotas() {
+    let slow = counter("10/h spacing");
+    for (fast, has_begun) in [
+        ("100/s spacing", true),
+        ("100/s gcra burst=100", true),
+        ("100/s gcra burst=100", false),
+    ] {
+        let fast = counter(fast);
+        let mut state = State::default();
+        if has_begun {
+            state.continue_as(std::slice::from_ref(&slow), START);
+        }
+        for number in 1..200 {
+            let now = START + number * 5 * MILLI;
+            departs(&mut state, &fast, &call(1, number, 0, 1), now);
+        }
+        for (minutes, departed) in [(6, 0), (7, 1)] {
+            let (take, now) = (call(1, 300 + minutes, 0, 1), START + minutes * 60 * SECOND);
+            assert_eq!(departs(&mut state, &slow, &take, now), departed, "{fast:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_bucket_stays_full_with_a_much_longer_interval() {
+    let [old, new] = ["1000000/s gcra burst=4000000000", "1/d gcra burst=1"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&old));
+    let mut take = call(1, 1, 0, 0);
+    // So many days in microseconds are a little more than 2^64.
+    take.demand = Demand::new([(START, 213_503_983)].into_iter());
+    assert_eq!(departs(&mut state, &old, &take, START), 1);
+    for (hours, departed) in [(23, 0), (25, 1)] {
+        let (take, now) = (call(2, hours, 0, 1), START + hours * HOUR);
+        assert_eq!(departs(&mut state, &new, &take, now), departed);
     }
 }
 

@@ -14,7 +14,7 @@ use super::script::CALL_HEAD;
 #[derive(Debug)]
 pub(super) enum KeyAnswer {
     Done(Taken),
-    /// The value has other quotas, or a ring is full: change it without the script.
+    /// The value has other quotas, or a log is full: change it without the script.
     NeedsTransaction,
     /// The value was not written by this version of the crate.
     Unrecognized,
