@@ -209,7 +209,7 @@ impl Policy {
         let (hold, late) = (guard.current() + self.parts.buffer, 2 * guard.round_trip());
         let waits = self.quotas().iter().filter_map(|it| match it.counted_by() {
             Algorithm::LeakyBucket { capacity } => {
-                let late = late.min(it.interval() / 4);
+                let late = late.min(it.interval() / 8);
                 Some((it.interval() + hold).saturating_mul(capacity) + late)
             }
             _ => None,
