@@ -173,28 +173,6 @@ fn fault_of_either(
 }
 
 #[test]
-fn former_quotas_are_forgotten_once_they_are_over() {
-    let quotas = [
-        "4/s",
-        "4/s gcra burst=4",
-        "4/s spacing",
-        "4/s fixed-window",
-        "4/s fixed-window start=first-request",
-    ]
-    .map(counter);
-    let mut state = State::new(&quotas[..1]);
-    for (number, quota) in (1..=40).zip(quotas.iter().cycle()) {
-        state.continue_as(std::slice::from_ref(quota), START);
-        let mut take = call(1, number, 0, 4);
-        take.mode = Mode::Wait;
-        state.take(0, &take, START);
-        assert!(state.former.len() <= 3, "{state:?}");
-    }
-    state.drop_expired(START + 60 * SECOND);
-    assert_eq!(state.former, []);
-}
-
-#[test]
 fn other_former_quotas_do_not_displace_those_in_use() {
     let counters =
         |quotas: &[&str]| -> Vec<Counter> { quotas.iter().map(|it| counter(it)).collect() };
@@ -281,20 +259,6 @@ fn spacing_waits_for_an_interval_after_departures_under_other_quotas() {
             let (take, now) = (call(1, 300 + minutes, 0, 1), START + minutes * 60 * SECOND);
             assert_eq!(departs(&mut state, &slow, &take, now), departed, "{fast:?}");
         }
-    }
-}
-
-#[test]
-fn a_full_bucket_stays_full_with_a_much_longer_interval() {
-    let [old, new] = ["1000000/s gcra burst=4000000000", "1/d gcra burst=1"].map(counter);
-    let mut state = State::new(std::slice::from_ref(&old));
-    let mut take = call(1, 1, 0, 0);
-    // So many days in microseconds are a little more than 2^64.
-    take.demand = Demand::new([(START, 213_503_983)].into_iter());
-    assert_eq!(departs(&mut state, &old, &take, START), 1);
-    for (hours, departed) in [(23, 0), (25, 1)] {
-        let (take, now) = (call(2, hours, 0, 1), START + hours * HOUR);
-        assert_eq!(departs(&mut state, &new, &take, now), departed);
     }
 }
 
