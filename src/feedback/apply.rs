@@ -29,6 +29,10 @@ pub(crate) type Applying = Pin<Box<Timeout<JoinHandle<()>>>>;
 
 /// Applies the advice in the response to a request that departed by this permit, if it says more than the quotas do.
 pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
+    // Most responses.
+    if advice.wait().is_none() && advice.allowances().next().is_none() {
+        return None;
+    }
     let remaining = permit.granted.remaining;
     let (handle, key, turn) = (&permit.handle, &permit.key, &permit.granted.turn);
     let policy = handle.policy();
