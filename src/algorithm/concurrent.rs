@@ -135,6 +135,9 @@ impl Algorithm for Concurrent {
         }
     }
 
+    /// Places are no departures.
+    fn take_other(&mut self, _size: Size, _at: u64, _recorded: u64, _units: u32) {}
+
     /// Processes report what they hold.
     fn settle(&mut self, _size: Size, _settled: &Settlement) {}
 

@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window, span};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -39,6 +39,11 @@ pub(super) trait Algorithm {
 
     /// Records a departure at `at`, which may happen until `recorded`.
     fn take(&mut self, size: Size, at: u64, recorded: u64, units: u32);
+
+    /// Records a departure under other quotas, which may be more than this one allows.
+    fn take_other(&mut self, size: Size, at: u64, recorded: u64, units: u32) {
+        self.take(size, at, recorded, units);
+    }
 
     /// Corrects a recorded departure. One that is not found stays as it is.
     fn settle(&mut self, size: Size, settled: &Settlement);
@@ -155,21 +160,10 @@ impl Counter {
         }
     }
 
-    /// Records departures under other quotas, which may be more than this one allows.
+    /// Records departures under other quotas, if they cost anything here.
     pub(super) fn record_other(&mut self, at: u64, recorded: u64, units: u32) {
-        match &mut self.tally {
-            // Places are no departures.
-            Tally::Concurrent(_) => {}
-            Tally::Gcra(it) if units > 0 => {
-                let (full, free) = (it.memory(self.size), span(units.into(), self.size.span));
-                // Spacing keeps intervals free behind the last request alone.
-                let most = if it.spaced { free.min(full) } else { full };
-                // A charge may be for an earlier departure.
-                let most = it.due.max(recorded.max(it.last) + most);
-                it.take(self.size, at, recorded, units);
-                it.due = it.due.min(most);
-            }
-            _ => self.record(at, recorded, units),
+        if units > 0 {
+            counted!(&mut self.tally, it => it.take_other(self.size, at, recorded, units));
         }
     }
 
@@ -219,15 +213,10 @@ impl Counter {
                 (it.grain, it.has_ring) = (other.grain, other.has_ring);
             }
             (Tally::Gcra(it), Tally::Gcra(other)) => {
-                let mut size = quota.size;
-                if other.spaced && !it.spaced {
-                    // Spacing keeps intervals free behind the last request alone, not behind a burst.
-                    size.units = 1;
+                if has_other_span {
+                    it.continue_with(self.size.span, quota.size, other.spaced);
                 }
                 it.spaced = other.spaced;
-                if has_other_span {
-                    it.continue_with(self.size.span, size);
-                }
             }
             (Tally::Fixed(it), Tally::Fixed(other)) if it.aligned == other.aligned => {
                 if has_other_span {

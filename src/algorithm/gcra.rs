@@ -20,12 +20,16 @@ pub(crate) struct Gcra {
 
 impl Gcra {
     /// Begins with another interval. As many units of the burst as before are used at the last departure, but not more than it
-    /// has.
-    pub(super) fn continue_with(&mut self, former: u64, size: Size) {
+    /// has. Spacing keeps intervals free behind the last request alone, not behind a burst.
+    pub(super) fn continue_with(&mut self, former: u64, size: Size, spaced: bool) {
+        let most = match spaced && !self.spaced {
+            true => size.span,
+            false => self.memory(size),
+        };
         if let Some(used) = self.due.checked_sub(self.last) {
             let used = u128::from(used) * u128::from(size.span);
             let used = used.div_ceil(former.max(1).into());
-            self.due = self.last + used.min(self.memory(size).into()) as u64;
+            self.due = self.last + used.min(most.into()) as u64;
         }
     }
 
@@ -56,6 +60,16 @@ impl Algorithm for Gcra {
     fn take(&mut self, size: Size, _at: u64, recorded: u64, units: u32) {
         self.due = self.due.max(recorded) + span(units.into(), size.span);
         self.last = self.last.max(recorded);
+    }
+
+    fn take_other(&mut self, size: Size, at: u64, recorded: u64, units: u32) {
+        let (full, free) = (self.memory(size), span(units.into(), size.span));
+        // Spacing keeps intervals free behind the last request alone.
+        let most = if self.spaced { free.min(full) } else { full };
+        // A charge may be for an earlier departure.
+        let most = self.due.max(recorded.max(self.last) + most);
+        self.take(size, at, recorded, units);
+        self.due = self.due.min(most);
     }
 
     fn settle(&mut self, size: Size, settled: &Settlement) {

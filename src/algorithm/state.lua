@@ -211,16 +211,16 @@ if flags % 4 >= 2 then
   generation, version, written, server, quarantined = unpack('<I7I7I7c8I7', padded, at)
   at = at + 36
 end
--- The counters of former quotas, a value of their own, and the departures that also count for them since it was written: their
--- number, or `nil` if this call adds none, and those that it adds.
+-- The counters of former quotas, a value of their own, and behind it the departures that also count for them since it was written.
+-- `common.more` has those that this call adds, and the number `before`; it is `nil` if they are not in use.
 local former, former_ends = '', 0
-common.added, common.more = nil, {}
+common.more = nil
 if flags >= 4 then
   local bytes, in_use_until, added, _, ends = unpack('<I4I7I2c7I7', padded, at)
   bytes = bytes + 13 + added * (7 + @grant)
   former, former_ends = sub(tail, at, at + bytes - 1), ends
   at = at + bytes
-  common.added = operation < 2 and in_use_until > now and added or nil
+  if operation < 2 and in_use_until > now then common.more = { before = added } end
   -- A reset asks the counters until when it has forgotten departures.
   needs_transaction = operation == 6 and ends > now or added > 400
 end
@@ -293,7 +293,7 @@ if call_flags % 2 == 1 then
   end
 end
 forgets = forgets or operation == 6
-if forgets or former_ends <= now then former, former_ends, common.added = '', 0, nil end
+if forgets or former_ends <= now then former, former_ends, common.more = '', 0, nil end
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then answers[nth] = '\1' end --places
@@ -465,7 +465,7 @@ if operation < 3 then
       local time, difference, unit = unpack('<I7I7B', arg, @rest + count * @point + i * 15)
       difference = difference - 4294967296
       corrected = corrected + difference
-      if common.added and difference > 0 then
+      if common.more and difference > 0 then
         common.more[#common.more + 1] = pack('<I7I7@costs', time, time, <<unit == & and difference or 0>>)
       end
       if difference < 0 then
@@ -508,7 +508,7 @@ if operation < 3 then
       grant_count, departed = grant_count + 1, departed + together
       all_grants[grant_count] = pack('<I7I7I4', time, record, together)
       all_recorded[grant_count] = number ~= 0 and pack('<I7@costs', record, <<units&>>) or ''
-      if common.added then common.more[#common.more + 1] = pack('<I7I7@costs', time, record, <<units&>>) end
+      if common.more then common.more[#common.more + 1] = pack('<I7I7@costs', time, record, <<units&>>) end
       granted& = granted& + units&
       total_granted = <<granted&| + >>
     end
@@ -723,8 +723,8 @@ if is_changed then
     local commands = has_commands
       and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&>>, commanded, common.forgotten_until) or ''
     local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
-    if common.more[1] then
-      former = sub(former, 1, 11) .. pack('<I2', common.added + #common.more) .. sub(former, 14) .. concat(common.more)
+    if common.more and common.more[1] then
+      former = sub(former, 1, 11) .. pack('<I2', common.more.before + #common.more) .. sub(former, 14) .. concat(common.more)
     end
     flags = (has_commands and 1 or 0) + (generation > 0 and 2 or 0) + (former ~= '' and 4 or 0) + (names ~= '' and 8 or 0)
     local tag_bytes = ''

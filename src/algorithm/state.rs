@@ -128,7 +128,7 @@ impl State {
                     _ => 0,
                 };
                 let misses = distance > 0 && place >= complete;
-                let nearness = (span < quota.span(), distance, place);
+                let nearness = (span < quota.span(), distance);
                 let order = (distance > 0, misses, Reverse(due), nearness);
                 is_continued.then_some((order, counter))
             });
