@@ -206,11 +206,12 @@ impl Policy {
     /// How long the leaky buckets let a request wait: as long as the last of their capacity, though the departure before them
     /// may be recorded later by a round trip.
     pub(crate) fn leaky_wait(&self, guard: &Guard) -> Option<Duration> {
-        let (hold, late) = (guard.current() + self.parts.buffer, 2 * guard.round_trip());
         let waits = self.quotas().iter().filter_map(|it| match it.counted_by() {
             Algorithm::LeakyBucket { capacity } => {
-                let late = late.min(it.interval() / 8);
-                Some((it.interval() + hold).saturating_mul(capacity) + late)
+                let interval = it.interval();
+                let each = interval + guard.current() + self.parts.buffer;
+                let late = (2 * guard.round_trip()).min(interval / 8);
+                Some(each.saturating_mul(capacity) + late)
             }
             _ => None,
         });
