@@ -8,7 +8,7 @@ use std::{env, fs};
 use support::redis_server::redis_6_2;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use tower_throttle::Recovery;
+use tower_throttle::{Algorithm, Recovery};
 
 use crate::prelude::*;
 use crate::telemetry::seen::Seen;
@@ -22,7 +22,11 @@ const MAX_WAIT: Duration = Duration::from_millis(800);
 const REST: Duration = Duration::from_millis(400 + 1_000);
 
 async fn strict(server: &RedisServer) -> Limiter {
-    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    strict_under(Quota::new(LIMIT, WINDOW), server).await
+}
+
+async fn strict_under(quota: Quota, server: &RedisServer) -> Limiter {
+    let builder = Limiter::builder().quota(quota);
     let builder = builder.recovery(Recovery::Strict).max_wait(MAX_WAIT);
     build(builder.store(server.store().await))
 }
@@ -181,16 +185,18 @@ async fn a_store_that_was_never_used_rests_once() {
     assert!(ttl > 0, "every key expires");
 }
 
-/// All keys rest once, from the first call after the loss.
+/// Processes whose requests wait expect the state, though none of their own departures counts.
 #[tokio::test]
-async fn a_store_that_was_emptied_rests_once() {
-    let server = RedisServer::start();
-    let limiter = strict(&server).await;
-    rested(&limiter).await;
-    server.command::<()>(&["FLUSHALL"]);
-    rested(&limiter).await;
-    // Other keys do not rest again.
-    attempt(&limiter, "b", 1).await.expect("no rest");
+async fn a_single_key_that_is_lost_while_requests_wait() {
+    let (server, window) = (RedisServer::start(), Duration::from_millis(50));
+    let limiter = || strict_under(Quota::new(1, window).algorithm(Algorithm::Spacing), &server);
+    let load = Load::of("a", &[limiter().await, limiter().await, limiter().await]);
+    for round in 0..7 {
+        load.goes_on(7).await;
+        sleep(window * round / 6).await;
+        server.command::<()>(&["DEL", "throttle:{a}"]);
+    }
+    load.history().await.assert_at_most(1, window);
 }
 
 #[tokio::test]
@@ -211,11 +217,7 @@ async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
             permit.forfeit();
         }
         // A pause that ends by itself, or is ended.
-        let lasts = if round.is_multiple_of(2) {
-            WINDOW / 2
-        } else {
-            WINDOW * 100
-        };
+        let lasts = WINDOW / 2 * [1, 200][round as usize % 2];
         let pause = limiters[1].pause("a", Instant::now() + lasts).await;
         pause.expect("a pause");
         sleep(WINDOW / 2).await;

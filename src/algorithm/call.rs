@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::demand::FORGOTTEN;
 use super::{Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reserves};
 
 /// The least time in which a request without a place may get one, as far as answers say.
@@ -223,6 +224,15 @@ impl Taken {
     pub(crate) fn granted(&self) -> u64 {
         let granted = self.grants.iter().map(|grant| u64::from(grant.requests));
         granted.sum()
+    }
+
+    /// The store keeps the state until then at least: for departures that count, a quarantine, or requests that wait.
+    pub(crate) fn kept_until(&self) -> u64 {
+        let announced = match self.next_call {
+            0 => 0,
+            due => due + FORGOTTEN,
+        };
+        self.reset.max(self.quarantined_until).max(announced)
     }
 }
 

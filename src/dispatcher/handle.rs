@@ -665,7 +665,7 @@ impl Handle {
             self.load().telemetry.quarantined(key, rests);
         }
         let places = now + self.policy().lease().unwrap_or_default();
-        let counts_until = offset.latest(taken.reset.max(quarantined_until));
+        let counts_until = offset.latest(taken.kept_until());
         let state = SeenState {
             known,
             quarantined_until,

@@ -86,8 +86,8 @@ pub enum Recovery {
     /// than the quotas allow.
     ///
     /// The state of each key has a generation and a version, and names the server process that wrote it. Each process
-    /// remembers the generation and version that it saw last, for as long as the departures count (some 100 bytes for
-    /// each key of the last window), and sends them with each call. If the state is missing, is older than that, was
+    /// remembers the generation and version that it saw last, for as long as the departures count or requests wait (some
+    /// 100 bytes for each key of the last window), and sends them with each call. If the state is missing, is older than that, was
     /// written by another server process, or if the server's clock was set by more than 5 ms, a new generation begins:
     /// nothing departs for the longest window, the buffer, and a second in which other processes may depart by what they
     /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
@@ -102,7 +102,7 @@ pub enum Recovery {
     /// It does not see:
     ///
     /// - the loss of the state of a single key, by eviction or by a replica that takes over, until a process calls that
-    ///   has seen a later state;
+    ///   knows a later state, as its requests for the key wait or have departed within the window;
     /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
     ///   after ten idle minutes, 300 ms;
     /// - two primaries that both accept writes, for longer than the window.
