@@ -189,6 +189,10 @@ impl Charge {
     }
 
     fn error(&self, problem: String) -> Error {
-        Error::new(Cause::InvalidCost(problem), self.0.handle.policy())
+        Error::new(
+            Cause::InvalidCost(problem),
+            self.0.handle.policy(),
+            self.key(),
+        )
     }
 }

@@ -27,7 +27,8 @@ pub use self::{builder::LimiterBuilder, rules::ByRules};
 /// at once, and [change its quotas](Self::set_quotas) for all of them.
 ///
 /// A limiter with [rules](crate::rules) chooses the policy by the request. The methods that take only a key use the
-/// last rule; [`rule`](Self::rule) chooses another one.
+/// last rule; [`rule`](Self::rule) chooses another one. [`pause`](Self::pause), [`resume`](Self::resume) and [`reset`](Self::reset)
+/// apply to the key under all rules.
 ///
 /// ```
 /// use tower_throttle::{Limiter, Quota};
@@ -354,13 +355,21 @@ impl Limiter {
     }
 
     async fn control(&self, key: &Key, command: Command) -> Result<(), Error> {
-        let handle = self.handle();
         if key.as_str().is_empty() {
-            return Err(Error::new(Cause::EmptyKey, handle.policy()));
+            return Err(Error::new(Cause::EmptyKey, self.policy(), key));
         }
-        handle.load().telemetry.commanded(key, &command);
-        let sent = handle.control(key, command).await;
-        sent.map_err(|error| Error::new(Cause::Store(error), handle.policy()))
+        let handles = match &self.kind {
+            Kind::Plain(handle) | Kind::Rule(handle) => vec![handle.clone()],
+            Kind::Ruled(live) => live.dispatcher.handles(),
+        };
+        let mut answer = Ok(());
+        for handle in handles {
+            handle.load().telemetry.commanded(key, &command);
+            let sent = handle.control(key, command).await;
+            let fail = |error| Error::new(Cause::Store(error), handle.policy(), key);
+            answer = answer.and(sent.map_err(fail));
+        }
+        answer
     }
 
     /// The handle of requests that have only a key.

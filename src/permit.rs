@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::cost::Remaining;
 use crate::dispatcher::{Granted, Handle, Place};
 use crate::key::Key;
 use crate::snapshot::{Snapshot, until};
@@ -94,6 +95,7 @@ impl Permit {
 
 /// The answer of [`try_acquire`](crate::Limiter::try_acquire).
 #[derive(Debug)]
+#[must_use = "a request that is limited must not be sent"]
 pub enum Decision {
     /// The request may depart now.
     Granted(Permit),
@@ -129,7 +131,7 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
     waited: Duration,
-    remaining: u32,
+    remaining: Remaining,
     reset: Instant,
 }
 
@@ -141,7 +143,12 @@ impl Departure {
 
     /// How many more requests of cost 1 could have departed at once when this one was granted.
     pub fn remaining(&self) -> u32 {
-        self.remaining
+        self.remaining.left.0[0]
+    }
+
+    /// How much more of this unit could have departed at once; `None` if no quota counts it.
+    pub fn remaining_of(&self, unit: &str) -> Option<u32> {
+        self.remaining.of(unit)
     }
 
     /// How long from now until all units of the quotas are available again.
@@ -155,7 +162,7 @@ impl From<&Permit> for Departure {
     fn from(permit: &Permit) -> Self {
         Self {
             waited: permit.waited(),
-            remaining: permit.remaining(),
+            remaining: permit.granted.remaining,
             reset: permit.granted.resets(),
         }
     }

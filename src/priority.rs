@@ -8,7 +8,8 @@ use crate::algorithm::Flow;
 ///
 /// A request departs before all requests of lower levels without a reserve, whenever these arrived. Requests of one level
 /// and [`Share`] depart by arrival.
-/// [`Acquire::priority`](crate::Acquire::priority) sets it. Default: [`Normal`](Self::Normal).
+/// [`Acquire::priority`](crate::Acquire::priority) sets it. Default: [`Normal`](Self::Normal). They are ordered as requests depart,
+/// so [`Highest`](Self::Highest) is the least.
 ///
 /// Strict priorities starve: if the requests of higher levels take the whole quota, those of lower levels wait until there
 /// are fewer. [`reserve`](crate::LimiterBuilder::reserve) guarantees a level a part of the capacity.

@@ -131,7 +131,8 @@
 //!
 //! Calls with a key but without a request, such as [`Limiter::acquire`](crate::Limiter::acquire), use
 //! the last rule, or [the one that you name](crate::Limiter::rule): its quotas and bounds, not its `priority`, `share`,
-//! `weight` and `cost`.
+//! `weight` and `cost`. [`pause`](crate::Limiter::pause), [`resume`](crate::Limiter::resume) and [`reset`](crate::Limiter::reset)
+//! apply to the key under all rules.
 //!
 //! # Callers you do not trust
 //!

@@ -60,7 +60,7 @@ async fn lifetimes(scripts: bool) {
         let limiter = limiter(&server, quotas, scripts).await;
         for (count, pause) in [(1, None), (3, None), (1, Some(60)), (0, Some(100_000))] {
             for _ in 0..count {
-                limiter.try_acquire("a").await.expect("a decision");
+                let _ = limiter.try_acquire("a").await.expect("a decision");
             }
             if let Some(pause) = pause {
                 let until = tokio::time::Instant::now() + Duration::from_secs(pause);

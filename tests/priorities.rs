@@ -61,11 +61,12 @@ fn services(departed: &UnboundedSender<Sender>) -> [(Throttled, [bool; 2]); 5] {
     let inbound = || inbound().max_wait(60 * SECOND);
     let named = inbound().priority(priority).share(share);
     let (inbound, named) = (inbound().layer(recorder()), named.layer(recorder()));
+    let keyed = layer().key(key::constant("a")).layer(recorder());
     let of_client = layer().priority(priority).share(share).layer(recorder());
     let by_tenant = Rule::named("all").share(KeyPart::Header("x-tenant".into()));
     let by_tenant = by_tenant.weight(3);
     [
-        (BoxCloneService::new(layer().layer(recorder())), [true; 2]),
+        (BoxCloneService::new(keyed), [true; 2]),
         (BoxCloneService::new(of_client), [false; 2]),
         (BoxCloneService::new(inbound.map_err(Into::into)), [true; 2]),
         (BoxCloneService::new(named.map_err(Into::into)), [false; 2]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::key::NoKey;
+use crate::key::{Key, NoKey};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
@@ -24,6 +24,7 @@ pub struct Error {
 struct Inner {
     cause: Cause,
     policy: Arc<Policy>,
+    key: Key,
 }
 
 /// Why a request gets no permit; see [`Error::kind`].
@@ -85,15 +86,21 @@ impl Cause {
 }
 
 impl Error {
-    pub(crate) fn new(cause: Cause, policy: Arc<Policy>) -> Self {
+    pub(crate) fn new(cause: Cause, policy: Arc<Policy>, key: &Key) -> Self {
+        let key = key.clone();
         Self {
-            inner: Arc::new(Inner { cause, policy }),
+            inner: Arc::new(Inner { cause, policy, key }),
         }
     }
 
-    /// The place of a request is lost.
-    pub(crate) fn lost_place(policy: Arc<Policy>) -> Self {
-        Self::new(Cause::LostPlace, policy)
+    /// The place of a request of this key is lost.
+    pub(crate) fn lost_place((policy, key): (Arc<Policy>, Key)) -> Self {
+        Self::new(Cause::LostPlace, policy, &key)
+    }
+
+    /// The key; empty if the request has none.
+    pub fn key(&self) -> &Key {
+        &self.inner.key
     }
 
     /// The name of the policy: of the [rule](crate::rules), or of the [limiter](crate::LimiterBuilder::name) if it has one.

@@ -218,7 +218,7 @@ impl Acquire {
     pub async fn peek(self) -> Result<Snapshot, Error> {
         let (handle, key) = (self.handle(), &self.key);
         let policy = handle.policy();
-        let fail = |cause| Error::new(cause, policy.clone());
+        let fail = |cause| Error::new(cause, policy.clone(), key);
         let cost = self.cost_under(&policy, Some(1)).map_err(fail)?;
         let snapshot = handle.look(key, cost, &self.rank).await;
         snapshot.map_err(|error| fail(Cause::Store(error)))
@@ -241,12 +241,12 @@ impl Place {
 /// Does work to its end. Fails once its place is lost; the work is dropped then.
 pub(crate) async fn unless_lost<F: Future>(
     work: F,
-    mut poll_lost: impl FnMut(&mut Context<'_>) -> Poll<Arc<Policy>>,
+    mut poll_lost: impl FnMut(&mut Context<'_>) -> Poll<(Arc<Policy>, Key)>,
 ) -> Result<F::Output, Error> {
     let mut work = pin!(work);
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
-        Poll::Pending => poll_lost(cx).map(|policy| Err(Error::lost_place(policy))),
+        Poll::Pending => poll_lost(cx).map(|it| Err(Error::lost_place(it))),
     })
     .await
 }
@@ -499,7 +499,7 @@ impl Acquire {
         {
             current.telemetry.lacks_key(&no_key.reason);
         }
-        Error::new(cause, current.policy.clone())
+        Error::new(cause, current.policy.clone(), &self.key)
     }
 }
 

@@ -276,10 +276,7 @@ impl Handle {
         mut position: Position,
         bound: Option<Instant>,
     ) -> Result<Waiting, Refusal> {
-        if Runtime::try_current().is_err() {
-            let error = StoreError::new("requests can wait on a tokio runtime only");
-            return Err(Refusal::Store(error.no_outage()));
-        }
+        need_runtime().map_err(Refusal::Store)?;
         // Without a timer, this panics here, and not again and again in the task of the dispatcher.
         let now = Instant::now();
         drop(sleep_until(now));
@@ -568,6 +565,9 @@ impl Handle {
         call: Call,
     ) -> Result<(Taken, u64), StoreError> {
         let (dispatcher, key, begun) = (&self.dispatcher, call.key.clone(), Instant::now());
+        if dispatcher.embedded.is_none() {
+            need_runtime()?;
+        }
         let answered = dispatcher.store.call(vec![call]).await;
         let answer = answered.and_then(|mut answered| {
             let taken = answered.answers.pop().ok_or_else(left_out)??;
@@ -673,6 +673,15 @@ impl Handle {
             clock_sets,
         };
         self.seen.note(key, state);
+    }
+}
+
+/// Fails outside of a tokio runtime.
+fn need_runtime() -> Result<(), StoreError> {
+    let problem = "to wait or to call the store, a request needs a tokio runtime";
+    match Runtime::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(StoreError::new(problem).no_outage()),
     }
 }
 

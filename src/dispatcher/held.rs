@@ -12,6 +12,7 @@ use super::Dispatcher;
 use super::handle::Current;
 use super::key_queue::KeyQueue;
 use crate::algorithm::Mode;
+use crate::key::Key;
 use crate::policy::{Lost, Policy};
 use crate::queue::Turn;
 
@@ -61,8 +62,8 @@ impl Place {
         dispatchers.for_each(Dispatcher::ensure_task);
     }
 
-    /// Ready once the work has to be dropped, with its policy.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Arc<Policy>> {
+    /// Ready once the work has to be dropped, with its policy and key.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<(Arc<Policy>, Key)> {
         let aborts =
             |it: &&mut Box<Held>| it.is_leased && it.current.policy.parts.lost == Lost::Abort;
         let Some(held) = self.0.as_mut().filter(aborts) else {
@@ -74,7 +75,7 @@ impl Place {
             let timer = held.timer.insert(Box::pin(sleep_until(end)));
             ready!(timer.as_mut().poll(cx));
         }
-        Poll::Ready(held.current.policy.clone())
+        Poll::Ready((held.current.policy.clone(), held.queue.key.clone()))
     }
 }
 

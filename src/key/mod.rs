@@ -149,6 +149,10 @@ impl AsRef<str> for Key {
 /// let neither = http::Request::get("/").body(()).unwrap();
 /// assert_eq!(extractor.extract(&neither), Extracted::Refused("the request has no host".into()));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` finds no key of requests of the type `{R}`",
+    note = "set a key by `.key(…)`, such as a closure or `key::constant(\"account\")`"
+)]
 pub trait KeyExtractor<R> {
     /// The key of this request, or the way to handle it without one.
     fn extract(&self, request: &R) -> Extracted;

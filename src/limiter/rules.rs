@@ -189,11 +189,6 @@ impl<R: RequestHead> KeyExtractor<R> for ByRules {
             None => host().extract(request),
         }
     }
-
-    fn options(&self, request: &R) -> RequestOptions {
-        let extensions = request.extensions();
-        extensions.map_or_else(RequestOptions::default, RequestOptions::of)
-    }
 }
 
 /// The rules of a limiter; its clones share them.

@@ -113,6 +113,9 @@ impl Quota {
             Concurrent { .. } if !counts_places => "a concurrency limit counts concurrent-requests",
             Concurrent { lease } if lease < SHORTEST_LEASE => "the lease is shorter than a second",
             Concurrent { lease } if lease > HORIZON => "the lease is longer than ten years",
+            _ if counts_places && !matches!(self.algorithm, Concurrent { .. }) => {
+                "only `Quota::concurrent` counts concurrent-requests, and it has no other algorithm"
+            }
             _ if window.is_zero() => "the window is zero",
             _ if window > HORIZON => "the window is longer than ten years",
             _ if !is_whole => "the window is not in whole microseconds",
@@ -121,7 +124,6 @@ impl Quota {
                 "the default cost is more than may depart at once"
             }
             Concurrent { .. } => return None,
-            _ if counts_places => "only a concurrency limit counts concurrent-requests",
             SlidingBuckets { buckets: 0 } => "the number of buckets is zero",
             SlidingBuckets { buckets } if buckets > MOST_BUCKETS => {
                 "there are more than 1_000 buckets"

@@ -221,8 +221,9 @@ impl Call {
         &self.operation
     }
 
-    /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock.
-    /// Returns the answer, and the new value with the time when it expires, unless the value stays as it is.
+    /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock, in microseconds
+    /// since 1970. Returns the answer, and the new value with the time when it expires, in microseconds, too, unless the value
+    /// stays as it is.
     ///
     /// # Errors
     ///
@@ -237,8 +238,8 @@ impl Call {
         self.apply_strict(value, now, 0, 0)
     }
 
-    /// Like [`apply`](Self::apply), with the number of the server process, and the time since which it has seen every
-    /// call: earlier departures may be lost.
+    /// Like [`apply`](Self::apply), with the number of the server process, and the time in microseconds since which it has seen
+    /// every call: earlier departures may be lost.
     ///
     /// # Errors
     ///

@@ -65,10 +65,10 @@ where
             return Poll::Ready(None);
         }
         if !*this.goes_on_if_lost
-            && let Poll::Ready(policy) = this.place.poll_lost(cx)
+            && let Poll::Ready(lost) = this.place.poll_lost(cx)
         {
             (*this.place, *this.is_aborted) = (Place::default(), true);
-            return Poll::Ready(Some(Err(Error::lost_place(policy).into())));
+            return Poll::Ready(Some(Err(Error::lost_place(lost).into())));
         }
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let goes_on = matches!(frame, Some(Ok(_))) && !this.inner.is_end_stream();

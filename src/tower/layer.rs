@@ -130,7 +130,7 @@ impl<D> ThrottleLayer<ByRules, D> {
 
 impl<K, D> ThrottleLayer<K, D> {
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
-    /// [`Cost`](crate::Cost). Default: 1, or the cost of its rule.
+    /// [`Cost`](crate::Cost). Default: 1, or the cost of its rule. A `Cost` in the request's extensions goes before it.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost). An inbound
     /// layer answers it with 400.
@@ -159,9 +159,9 @@ impl<K, D> ThrottleLayer<K, D> {
     /// Sets which requests of the same key it departs before, after the [`key`](ThrottleLayer::key). Default:
     /// [`Priority::Normal`].
     ///
-    /// With the default key, inbound, or as a middleware, a [`Priority`] in the request's extensions goes before it. Inbound, requests wait
-    /// only with a [`max_wait`](ThrottleLayer::max_wait), so a priority has no effect without one. With it, those of lower levels are
-    /// refused first.
+    /// A [`Priority`] in the request's extensions goes before it. Inbound, requests wait only with a
+    /// [`max_wait`](ThrottleLayer::max_wait), so a priority has no effect without one. With it, those of lower levels are refused
+    /// first.
     pub fn priority<Q>(
         self,
         priority: impl Fn(&Q) -> Priority + Clone,
@@ -171,9 +171,9 @@ impl<K, D> ThrottleLayer<K, D> {
 
     /// Sets the [`Share`] of each request; `None` for none, the default.
     ///
-    /// With the default key, inbound, or as a middleware, a [`Share`] in the request's extensions goes before it. Inbound, requests wait only
-    /// with a [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more
-    /// than its part are refused first.
+    /// A [`Share`] in the request's extensions goes before it. Inbound, requests wait only with a
+    /// [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more than its
+    /// part are refused first.
     pub fn share<Q>(
         self,
         share: impl Fn(&Q) -> Option<Share> + Clone,
@@ -257,13 +257,15 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     where
         F: Feedback<A> + Clone,
     {
-        let feedback = self.direction.feedback.clone();
-        self.feedback(move |response: &A| {
-            let advice = feedback.read(response);
-            match settle(response) {
-                Some(cost) => advice.and(Advice::settle(cost)),
-                None => advice,
-            }
+        self.map(|report, feedback| {
+            let settled = move |response: &A| {
+                let advice = feedback.read(response);
+                match settle(response) {
+                    Some(cost) => advice.and(Advice::settle(cost)),
+                    None => advice,
+                }
+            };
+            (report, settled)
         })
     }
 
@@ -279,13 +281,6 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
         self
     }
 
-    /// Sets how the upstream's limits are read from its responses. Default: [`Headers`].
-    ///
-    /// A closure can read responses that are not HTTP.
-    pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, Outbound<R, G>> {
-        self.map(|report, _| (report, feedback))
-    }
-
     fn map<P, G>(self, change: impl FnOnce(R, F) -> (P, G)) -> ThrottleLayer<K, Outbound<P, G>> {
         let (report, feedback) = change(self.direction.report, self.direction.feedback);
         ThrottleLayer {
@@ -298,14 +293,31 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
             },
         }
     }
+}
+
+/// Feedback that can be replaced: no [`settle`](ThrottleLayer::settle) is lost.
+#[diagnostic::on_unimplemented(message = "the feedback is set already: call `.settle(…)` last")]
+pub trait Replaceable {}
+
+impl Replaceable for Headers {}
+impl Replaceable for () {}
+
+impl<K, R, F: Replaceable> ThrottleLayer<K, Outbound<R, F>> {
+    /// Sets how the upstream's limits are read from its responses, before [`settle`](Self::settle). Default: [`Headers`].
+    ///
+    /// A closure can read responses that are not HTTP.
+    pub fn feedback<G>(self, feedback: G) -> ThrottleLayer<K, Outbound<R, G>> {
+        self.map(|report, _| (report, feedback))
+    }
 
     /// Reads no limits from responses.
     pub fn without_feedback(self) -> ThrottleLayer<K, Outbound<R, ()>> {
         self.feedback(())
     }
 
-    /// Adds nothing to responses and reads nothing from them, so that they can be of any type. A request is in progress until
-    /// the response, not until the end of its body. A [`feedback`](Self::feedback) that follows reads them.
+    /// Adds nothing to responses, and reads nothing from them or from the extensions of requests, so that both can be of any type.
+    /// A request is in progress until the response, not until the end of its body. A [`feedback`](Self::feedback) that follows reads
+    /// the responses.
     pub fn unreported(self) -> ThrottleLayer<K, Outbound<(), ()>> {
         self.map(|_, _| ((), ()))
     }
@@ -328,15 +340,15 @@ where
     S: Service<Q>,
     S::Error: Into<BoxError>,
     K: KeyExtractor<Q>,
-    R: Report<S::Response>,
+    R: Report<Q, S::Response>,
     F: Feedback<S::Response>,
 {
     type Response = R::Response;
     type Error = BoxError;
 
     fn admit(&self, request: &Q) -> Option<Acquire> {
-        self.limiter
-            .admit(&self.key, request, RequestOptions::default())
+        let options = self.direction.report.options(request);
+        self.limiter.admit(&self.key, request, options)
     }
 
     fn refuse(

@@ -1,22 +1,31 @@
-//! Reports in responses how requests departed: [`Report`].
+//! Reads options from requests, and reports in responses how these departed: [`Report`].
 
 use http::{Extensions, Response};
 
 use super::body::HeldBody;
 use crate::charge::Charge;
+use crate::cost::RequestOptions;
 use crate::dispatcher::Place;
+use crate::key::RequestHead;
 use crate::permit::{Departure, Permit};
 
 /// The permit of a request that departed, and its charge, if the quotas count something else than requests.
 type Admitted<'a> = (&'a mut Permit, Option<Charge>);
 
-/// Adds to a response how its request departed.
-pub trait Report<R> {
+/// Reads the options of a request, and adds to its response how it departed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` reports only for HTTP requests and responses, not for `{Q}` and `{A}`",
+    note = "call `.unreported()` on the layer"
+)]
+pub trait Report<Q, A> {
     /// The response of the throttled service.
     type Response;
 
+    /// The options that the request itself has.
+    fn options(&self, request: &Q) -> RequestOptions;
+
     /// Adds to the response how its request was admitted, unless that was exempt.
-    fn report(&self, response: R, admitted: Option<Admitted<'_>>) -> Self::Response;
+    fn report(&self, response: A, admitted: Option<Admitted<'_>>) -> Self::Response;
 }
 
 /// Adds the [`Departure`] and the [`Charge`] of a request, and returns its place.
@@ -28,13 +37,23 @@ pub(super) fn put_into(extensions: &mut Extensions, (permit, charge): Admitted<'
     permit.take_place()
 }
 
-/// Puts the [`Departure`] and the [`Charge`] into the response's extensions. The body holds the place of the request until
-/// it has ended. The default.
+/// Reads a [`Cost`](crate::Cost), a [`Priority`](crate::Priority) and a [`Share`](crate::Share) from the request's extensions, and
+/// puts the [`Departure`] and the [`Charge`] into the response's. The body holds the place of the request until it has ended. The
+/// default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InExtensions;
 
-impl<B> Report<Response<B>> for InExtensions {
+fn options_of(request: &impl RequestHead) -> RequestOptions {
+    let extensions = request.extensions();
+    extensions.map_or_else(RequestOptions::default, RequestOptions::of)
+}
+
+impl<Q: RequestHead, B> Report<Q, Response<B>> for InExtensions {
     type Response = Response<HeldBody<B>>;
+
+    fn options(&self, request: &Q) -> RequestOptions {
+        options_of(request)
+    }
 
     fn report(&self, mut response: Response<B>, admitted: Option<Admitted<'_>>) -> Self::Response {
         let place = admitted.map(|it| put_into(response.extensions_mut(), it));
@@ -43,8 +62,12 @@ impl<B> Report<Response<B>> for InExtensions {
 }
 
 #[cfg(feature = "reqwest")]
-impl Report<reqwest::Response> for InExtensions {
+impl<Q: RequestHead> Report<Q, reqwest::Response> for InExtensions {
     type Response = reqwest::Response;
+
+    fn options(&self, request: &Q) -> RequestOptions {
+        options_of(request)
+    }
 
     fn report(
         &self,
@@ -56,11 +79,16 @@ impl Report<reqwest::Response> for InExtensions {
     }
 }
 
-/// Reports nothing, so that the response can be of any type. The request is in progress until the response.
-impl<R> Report<R> for () {
-    type Response = R;
+/// Reads and reports nothing, so that the request and the response can be of any type. The request is in progress until the
+/// response.
+impl<Q, A> Report<Q, A> for () {
+    type Response = A;
 
-    fn report(&self, response: R, _: Option<Admitted<'_>>) -> R {
+    fn options(&self, _: &Q) -> RequestOptions {
+        RequestOptions::default()
+    }
+
+    fn report(&self, response: A, _: Option<Admitted<'_>>) -> A {
         response
     }
 }

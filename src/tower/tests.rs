@@ -69,7 +69,7 @@ async fn a_call_whose_place_is_lost_is_dropped_and_counts() {
     let (store, limiter) = aborting();
     let work = Arc::new(());
     let layer = ThrottleLayer::new(limiter.clone()).key(constant("a"));
-    let mut service = layer.without_feedback().layer(service_fn(|()| {
+    let mut service = layer.without_feedback().layer(service_fn(|_: Request<()>| {
         let _in_progress = work.clone();
         async move {
             let _in_progress = _in_progress;
@@ -77,7 +77,7 @@ async fn a_call_whose_place_is_lost_is_dropped_and_counts() {
         }
     }));
     let seen = async || (Arc::strong_count(&work), state(&limiter).await);
-    let mut call = pin!(service.call(()));
+    let mut call = pin!(service.call(Request::new(())));
     timeout(SECOND, &mut call).await.unwrap_err();
     assert_eq!(seen().await, (2, (1, Some(9))));
     let (answer, ()) = tokio::join!(call.as_mut(), lose_places(&store));

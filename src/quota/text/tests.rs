@@ -74,7 +74,7 @@ fn an_error_names_the_part_at_fault_and_what_was_expected() {
         the lease is shorter than a second => 5 concurrent lease=999ms|5 concurrent lease=0s
         the lease is longer than ten years => 5 concurrent lease=4000d
         a concurrency limit counts concurrent-requests => 5 concurrent unit=tokens
-        only a concurrency limit counts concurrent-requests => 5/s unit=concurrent-requests
+        only `Quota::concurrent` counts concurrent-requests, and it has no other algorithm => 5/s unit=concurrent-requests
         the burst is worth longer than ten years => 1/d gcra burst=5000
         the capacity is worth longer than ten years => 1/d leaky-bucket capacity=5000
         the buckets would be shorter than a microsecond => 1/5us sliding-buckets buckets=6

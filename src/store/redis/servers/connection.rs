@@ -17,6 +17,9 @@ use crate::key::sha256;
 use crate::lock::Mutex;
 use crate::store::StoreError;
 
+/// A port without TLS may never answer a client that begins with TLS.
+const LATE: &str = "no answer in time. A URL with rediss:// needs a port with TLS";
+
 /// After so long, the server may have closed an unused connection.
 const UNUSED: Duration = Duration::from_secs(1);
 
@@ -65,7 +68,7 @@ impl Connection {
             }
         };
         let connected = timeout_at(deadline, connecting).await;
-        let connected = connected.map_err(|late| unreachable_at(&address, late))?;
+        let connected = connected.map_err(|_| unreachable_at(&address, LATE))?;
         let (redis, info) = connected.map_err(|error| of_attempt(error, &address))?;
         let address = target.is_known_by_address.then_some(address);
         let (runtime, ended) = oneshot::channel();

@@ -51,8 +51,8 @@ impl Target {
 
 pub(super) fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
     // The cause is left out, because it may quote the URL and the password in it.
-    const INVALID: &str = "the url is not redis://host:port/, unix:///path, or with the feature redis-tls \
-         rediss://host:port/";
+    const INVALID: &str = "the url is not redis://user:password@host:port/database-number, unix:///path, or with the \
+         feature redis-tls rediss://…";
     let info = url.into_connection_info();
     let info = info.map_err(|_| StoreError::new(INVALID).invalid_url())?;
     Ok(info.set_tcp_settings(tcp_settings()))
