@@ -361,7 +361,7 @@ impl Queue {
     pub(crate) fn due(&self) -> Option<Instant> {
         let lease = self.places.lease.filter(|_| self.has_places());
         let check = self.departing.stall.check;
-        let missed = self.first_place().map(|turn| turn.until + MISSED);
+        let missed = self.first_unused().map(|turn| turn.until + MISSED);
         let times = self.call_due().into_iter().chain(check).chain(missed);
         times.chain(lease.map(|lease| lease.until)).min()
     }
@@ -419,11 +419,14 @@ impl Queue {
         self.places.known > 0 || self.places.held > 0
     }
 
-    /// The turn of the first request for which a place is kept.
-    fn first_place(&self) -> Option<Turn> {
-        self.counters.place()?;
+    /// The first turn that other requests may need: any turn if some wait here, or else one with a place.
+    fn first_unused(&self) -> Option<Turn> {
+        let any = !self.waiting.is_empty();
+        if !any && self.counters.place().is_none() {
+            return None;
+        }
         let mut turns = self.departing.requests.values().map(|it| *it.turn);
-        turns.find(|turn| turn.places() > 0)
+        turns.find(|turn| turn.places() > 0 || any && !turn.units.is_zero())
     }
 
     /// The units in progress, with those of turns.
@@ -933,12 +936,16 @@ impl Queue {
         Step::Fail(refusal)
     }
 
-    /// Requests that have missed their turns get others. A request that is not polled gets no third one, and the second
-    /// one goes back to the store: another request may need its place.
+    /// Requests that have missed their turns get others. A request that is not polled gets no third one.
     fn expire(&mut self, now: Instant) {
         self.departing.stall.limit.get_or_insert(1);
         let stall = self.departing.stall;
         self.replace(|arrival, it| stall.is_late(arrival, it, now), now);
+        self.take_missed(now);
+    }
+
+    /// The other turns that have passed go back to the store. Their requests get no others until they are polled.
+    fn take_missed(&mut self, now: Instant) {
         for turn in self.departing.take_missed(now) {
             self.send_back(&turn, now);
         }
@@ -974,17 +981,19 @@ impl Queue {
         self.departing.release(now);
     }
 
-    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed, or that
-    /// keep places and are not polled, wait again; returns the first of these turns.
+    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed wait again, and
+    /// turns that were not used go back to the store; returns the first of these turns.
     pub(crate) fn check(&mut self, now: Instant) -> Option<Turn> {
-        let turns = self.departing.first_blocked().into_iter();
-        let mut turns = turns.chain(self.first_place());
-        let missed = turns.find(|turn| turn.until < now);
-        if missed.is_some() {
+        let blocked = self.departing.first_blocked();
+        let blocked = blocked.filter(|turn| turn.until < now);
+        let unused = self.first_unused().filter(|turn| turn.until < now);
+        if blocked.is_some() {
             self.expire(now);
+        } else if unused.is_some() {
+            self.take_missed(now);
         }
         self.departing.check(now);
-        missed
+        blocked.or(unused)
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns

@@ -210,7 +210,7 @@ impl Dispatcher {
         let first = first.min_by_key(|turn| turn.until);
         if let Some(turn) = first.filter(|turn| turn.until < now) {
             // The answer came too late.
-            sent.queue.missed(turn, now);
+            sent.queue.missed(turn, now, true);
         }
         if sent.gives_back {
             handle.nudge_others(&sent.queue);

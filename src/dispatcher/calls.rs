@@ -84,7 +84,8 @@ impl Dispatcher {
         let woken = locked.take_woken();
         drop(locked);
         if let Some(turn) = missed {
-            queue.missed(&turn, now);
+            // If this task is late, too, the process is busy.
+            queue.missed(&turn, now, now > turn.until + turn.guard);
         }
         if lost > 0 {
             let telemetry = &queue.handle.load().telemetry;

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -118,14 +119,19 @@ impl KeyQueue {
         result
     }
 
-    /// A request was polled too late for its turn.
-    pub(super) fn missed(&self, turn: &Turn, now: Instant) {
+    /// A request has missed its turn. A longer guard would have helped, unless the request is not polled at all.
+    pub(super) fn missed(&self, turn: &Turn, now: Instant, is_polled: bool) {
         let (handle, late) = (&self.handle, now - turn.until);
-        handle.guard.forfeited(turn.guard, late, now);
+        if is_polled {
+            handle.guard.forfeited(turn.guard, late, now);
+        }
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
 }
+
+/// A request that is polled so late, while the task of the dispatcher is on time, waits in a task that does other work first.
+const NOT_POLLED: Duration = Duration::from_millis(100);
 
 /// A request in its queue. It leaves the queue when it is dropped.
 pub(crate) struct Waiting {
@@ -185,7 +191,14 @@ impl Future for Waiting {
                     this.position.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn) => queue.missed(&turn, now),
+                // The task of the dispatcher has counted it, and has given it back.
+                Step::Missed(turn) if turn.units.is_zero() => {
+                    let late = now - turn.until;
+                    if late < NOT_POLLED {
+                        queue.handle.guard.forfeited(turn.guard, late, now);
+                    }
+                }
+                Step::Missed(turn) => queue.missed(&turn, now, true),
                 Step::Wait(until) => {
                     dispatcher.ensure_task();
                     let Some(until) = until else {

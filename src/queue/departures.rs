@@ -120,9 +120,12 @@ impl Departures {
     pub(super) fn take_missed(&mut self, now: Instant) -> Vec<Turn> {
         let departing = self.requests.values_mut();
         let missed = departing.filter(|it| it.turn.until < now && !it.turn.units.is_zero());
-        let taken = missed.map(|it| Turn {
-            units: std::mem::take(&mut it.turn.units),
-            ..*it.turn
+        let taken = missed.map(|it| {
+            it.request.has_missed = true;
+            Turn {
+                units: std::mem::take(&mut it.turn.units),
+                ..*it.turn
+            }
         });
         taken.collect()
     }
