@@ -1,4 +1,4 @@
-//! The requests of one key that wait in this process: [`Queue`].
+//! The requests of one key, level and share that wait in this process: [`Queue`].
 //!
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
@@ -60,7 +60,7 @@ pub(crate) struct Arrival {
     pub(crate) number: u64,
 }
 
-/// The requests of one key, by arrival, and the call to the store on their behalf.
+/// The requests of one key, level and share, by arrival, and the call to the store on their behalf.
 ///
 /// From [`join`](Self::join) until its future ends, a request is in exactly one of the maps `waiting`, `tries`, `departing` and
 /// `failed`. While requests wait, a call is under way or due, except in an outage without a fallback store: then `out` is set,
@@ -447,7 +447,7 @@ impl Queue {
 
     /// A request has ended, and so many units are released: at once if others wait, or else within so long.
     pub(crate) fn release(&mut self, units: u32, now: Instant, gather: Duration) {
-        self.take_back(units);
+        self.end_places(units);
         if self.counters.place().is_some() {
             let gather = match self.waiting.is_empty() {
                 true => gather,
@@ -457,8 +457,8 @@ impl Queue {
         }
     }
 
-    /// A request that has departed is not sent. Its turn is passed on.
-    pub(crate) fn take_back(&mut self, units: u32) {
+    /// So many units are no longer in progress.
+    pub(crate) fn end_places(&mut self, units: u32) {
         self.places.held = self.places.held.saturating_sub(units);
     }
 

@@ -16,18 +16,9 @@ use crate::telemetry::seen::Seen;
 const LIMIT: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(400);
 
-const MAX_WAIT: Duration = Duration::from_millis(800);
-
-/// The time that a key rests: a window and a second.
-const REST: Duration = Duration::from_millis(400 + 1_000);
-
 async fn strict(server: &RedisServer) -> Limiter {
-    strict_under(Quota::new(LIMIT, WINDOW), server).await
-}
-
-async fn strict_under(quota: Quota, server: &RedisServer) -> Limiter {
-    let builder = Limiter::builder().quota(quota);
-    let builder = builder.recovery(Recovery::Strict).max_wait(MAX_WAIT);
+    let builder = Limiter::builder().quota(Quota::new(LIMIT, WINDOW));
+    let builder = builder.recovery(Recovery::Strict).max_wait(WINDOW * 2);
     build(builder.store(server.store().await))
 }
 
@@ -150,17 +141,14 @@ fn libfaketime() -> PathBuf {
 #[tokio::test]
 async fn a_clock_that_is_set_forward_and_back() {
     let settable = Settable::start();
-    let mut limiters = Vec::new();
-    for _ in 0..3 {
-        limiters.push(strict(&settable.server).await);
-    }
+    let limiters = join_all([(); 3].map(|()| strict(&settable.server))).await;
     let loads = ["a", "b", "c", "d"].map(|key| Load::of(key, &limiters));
     let start = settable.seconds();
     for seconds in [1, 3_600, 0, -3_600] {
         join_all(loads.each_ref().map(|it| it.goes_on(LIMIT as usize * 3))).await;
         settable.set(seconds);
         for stall in join_all(loads.each_ref().map(|it| it.goes_on(1))).await {
-            assert!(stall < REST + WINDOW + 10 * SECOND, "{stall:?}");
+            assert!(stall < WINDOW * 2 + 11 * SECOND, "{stall:?}");
         }
     }
     assert!((settable.seconds() - start + 3_600).abs() < 100, "not set");
@@ -177,7 +165,7 @@ async fn a_store_that_was_never_used_rests_once() {
     let limiter = strict(&server).await;
     let start = Instant::now();
     rested(&limiter).await;
-    assert!(start.elapsed() >= REST);
+    assert!(start.elapsed() >= WINDOW + SECOND);
     // Other keys and other processes do not rest again.
     let another = strict(&server).await;
     attempt(&another, "b", 1).await.expect("no rest");
@@ -189,8 +177,10 @@ async fn a_store_that_was_never_used_rests_once() {
 #[tokio::test]
 async fn a_single_key_that_is_lost_while_requests_wait() {
     let (server, window) = (RedisServer::start(), Duration::from_millis(50));
-    let limiter = || strict_under(Quota::new(1, window).algorithm(Algorithm::Spacing), &server);
-    let load = Load::of("a", &[limiter().await, limiter().await, limiter().await]);
+    let limiters = join_all([(); 3].map(|()| strict(&server))).await;
+    let spaced = Quota::new(1, window).algorithm(Algorithm::Spacing);
+    (limiters.iter()).for_each(|it| it.set_quota(spaced).expect("a quota"));
+    let load = Load::of("a", &limiters);
     for round in 0..7 {
         load.goes_on(7).await;
         sleep(window * round / 6).await;

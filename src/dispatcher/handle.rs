@@ -201,7 +201,7 @@ impl Handle {
         Arc::strong_count(self) > count + 1 || queues.values().flatten().any(has_places)
     }
 
-    /// The number of keys for which requests wait.
+    /// The number of keys for which requests wait, or hold a place.
     pub(crate) fn queues(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }

@@ -117,7 +117,7 @@ impl Held {
         let units = self.end();
         let now = Instant::now();
         self.queue.update(|queue| {
-            queue.take_back(units);
+            queue.end_places(units);
             queue.pass_on(Mode::Wait, turn, now);
         });
     }

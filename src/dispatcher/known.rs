@@ -1,6 +1,7 @@
 //! What is known of keys without a call: [`Denials`] and [`Seen`].
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
@@ -20,6 +21,9 @@ pub(crate) const REMEMBERED_DENIALS: usize = 10_000;
 /// An entry holds for at most so long: other processes may give departures back or end a pause.
 pub(super) const LONGEST_DENIAL: Duration = Duration::from_secs(1);
 
+/// In so many parts of the keys, one that becomes available affects no other.
+const PARTS: usize = 64;
+
 /// Longer keys are not remembered.
 const LONGEST_KEY: usize = 256;
 
@@ -28,8 +32,9 @@ pub(super) const ANNOUNCED: usize = 10_000;
 
 /// The keys that are over their limit.
 pub(crate) struct Denials {
-    /// Answers to calls that were sent by then are ignored.
-    forgotten: Mutex<Option<Instant>>,
+    /// By the hashes of keys. Answers to calls that were sent by then are ignored.
+    forgotten: [Mutex<Option<Instant>>; PARTS],
+    hasher: DefaultHashBuilder,
     /// `None` if none are remembered.
     keys: Option<Cache<Key, Denied, UnitWeighter, DefaultHashBuilder>>,
 }
@@ -50,7 +55,8 @@ impl Denials {
         let (most, hasher) = (keys as u64, DefaultHashBuilder::default());
         let cache = || Cache::with(keys, most, UnitWeighter, hasher, Default::default());
         Self {
-            forgotten: Mutex::default(),
+            forgotten: std::array::from_fn(|_| Mutex::default()),
+            hasher: DefaultHashBuilder::default(),
             keys: (keys > 0).then(cache),
         }
     }
@@ -79,7 +85,7 @@ impl Denials {
     pub(super) fn note(&self, key: &Key, sent: Instant, denied: Denied) {
         if let Some(keys) = &self.keys
             && key.as_str().len() <= LONGEST_KEY
-            && *self.forgotten.lock() < Some(sent)
+            && *self.forgotten(key).lock() < Some(sent)
         {
             keys.insert(key.clone(), denied);
         }
@@ -90,11 +96,21 @@ impl Denials {
         let Some(keys) = &self.keys else {
             return;
         };
-        *self.forgotten.lock() = Some(Instant::now());
+        let now = Some(Instant::now());
         match key {
-            Some(key) => drop(keys.remove(key)),
-            None => keys.clear(),
+            Some(key) => {
+                *self.forgotten(key).lock() = now;
+                keys.remove(key);
+            }
+            None => {
+                self.forgotten.iter().for_each(|it| *it.lock() = now);
+                keys.clear();
+            }
         }
+    }
+
+    fn forgotten(&self, key: &Key) -> &Mutex<Option<Instant>> {
+        &self.forgotten[self.hasher.hash_one(key.as_str()) as usize % PARTS]
     }
 }
 
@@ -187,6 +203,7 @@ mod tests {
         };
         denials.forget(Some(&Key::new("a")));
         assert!(!is_denied("a", sent));
+        assert!(is_denied("b", sent) || is_denied("c", sent) || is_denied("d", sent));
         let sent = Instant::now() + Duration::from_millis(1);
         assert!(is_denied("a", sent));
         // Long keys are not remembered.

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Timeout, sleep, timeout};
 
@@ -79,8 +80,10 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     if news.is_empty() {
         return None;
     }
+    // Outside of a runtime, the pause holds in this process alone.
+    let runtime = Runtime::try_current().ok()?;
     let (handle, key) = (handle.clone(), key.clone());
-    let sending = tokio::spawn(async move {
+    let sending = runtime.spawn(async move {
         for (name, units, time) in news {
             let mut pause = FIRST_PAUSE;
             loop {

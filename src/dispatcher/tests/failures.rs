@@ -246,19 +246,16 @@ async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() 
     tokio::time::sleep(handle.guard.current()).await;
     let departed = others.iter().filter(|it| it.is_finished()).count();
     assert!(departed >= NEIGHBOURS, "{departed}");
-    // No turn of theirs keeps the capacity from others for long.
-    let (_, handle) = served(policy("10/s"));
-    let stuck = (0..5 * STUCK).map(|_| handle.wait(1, None).unwrap());
-    let _stuck: Vec<_> = stuck.collect();
-    for _ in 0..20 {
-        let other = timeout(3 * SECOND, spawn(&handle, 1)).await;
-        other.expect("it passes them").unwrap().unwrap();
+    // They keep no departures from others for long, and no places.
+    for quotas in ["10/s", "1 concurrent"] {
+        let (_, handle) = served(policy(quotas));
+        let stuck = (0..5 * STUCK).map(|_| handle.wait(1, None).unwrap());
+        let _stuck: Vec<_> = stuck.collect();
+        for _ in 0..20 {
+            let other = timeout(3 * SECOND, spawn(&handle, 1)).await;
+            other.expect("it passes them").unwrap().unwrap();
+        }
     }
-    // They keep no place either.
-    let (_, handle) = served(policy("1 concurrent"));
-    let _stuck = handle.wait(1, None).unwrap();
-    let other = timeout(SECOND, spawn(&handle, 1)).await.unwrap();
-    other.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -390,7 +390,7 @@ impl World {
             queue::Step::Wait(until) => joined(until),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
-                queue.take_back(turn.places());
+                queue.end_places(turn.places());
                 queue.pass_on(Mode::Wait, turn, now);
                 Request::Cancelled
             }

@@ -163,7 +163,8 @@ fn assemble(counters: &[Counter]) -> String {
         "unit" => units == 1,
         "units" => units > 1,
         "places" => place.is_some(),
-        _ => true,
+        "window" => true,
+        _ => unreachable!("a comment needs a line of its own: {tag}"),
     };
     let mut script = String::new();
     for (line, tag) in lines(&join(has_plain, units > 1), applies) {
@@ -225,7 +226,8 @@ fn has_tag(kind: u8, tag: &str) -> bool {
     match tag {
         "ring" => is_ring(kind),
         "whole" => kind == 1,
-        _ => kind <= 2,
+        "window" => kind <= 2,
+        _ => unreachable!("a comment needs a line of its own: {tag}"),
     }
 }
 
