@@ -36,11 +36,11 @@ do
         used = used + units
         if not first_end or ends < first_end then first_end = ends end
         if ends > last_end then last_end = ends end
-        local host = who - who % 2048
+        local host = who - who % @LANE
         if not processes[host] then processes[host], places.holders = true, places.holders + 1 end
       end
     end
-    is_here = processes[process - process % 2048]
+    is_here = processes[process - process % @LANE]
     if operation < 2 then
       own, used = held, used + held
       if before > own then places.released = before - own end

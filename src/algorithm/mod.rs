@@ -53,9 +53,9 @@ use self::counter::{Algorithm, Size};
 /// The longest span: ten years. Longer ones are cut, so that doubles hold all times exactly.
 const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
-/// The times that the scripts share, by their marks.
+/// The times and other numbers that the scripts share, by their marks.
 #[cfg(feature = "redis")]
-pub(crate) const TIMES: [(&str, u64); 13] = [
+pub(crate) const CONSTANTS: [(&str, u64); 16] = [
     ("@LATE", demand::LATE),
     ("@OVERDUE", demand::OVERDUE),
     ("@FORGOTTEN", demand::FORGOTTEN),
@@ -69,6 +69,9 @@ pub(crate) const TIMES: [(&str, u64); 13] = [
     ("@REMEMBERED", state::REMEMBERED),
     ("@LEAST_BEYOND", call::LEAST_BEYOND),
     ("@LONGEST_SPAN", LONGEST_SPAN),
+    ("@LANE", 1 << LANE_BITS),
+    ("@SHARE", 1 << LEVEL_BITS.end),
+    ("@LEVEL", 1 << LEVEL_BITS.start),
 ];
 
 /// A number of intervals as a time, of ten years at most.

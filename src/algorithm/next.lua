@@ -20,8 +20,8 @@ local function nudge(<<free&>>)
     while place < at do
       local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, place)
       if bytes >= 32768 and deadline >= now and who ~= process then
-        local their_level, costs_place = (who % 128 - who % 16) / 16, place + 23 + @demand
-        local share = who % 2048 >= 128 and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
+        local their_level, costs_place = (who % @SHARE - who % @LEVEL) / @LEVEL, place + 23 + @demand
+        local share = who % @LANE >= @SHARE and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
         local lead = has_rivals and fair.leads[share * 8 + their_level] or 0
         waiting[#waiting + 1] = { their_level, lead, first, who, deadline, costs_place }
       end
@@ -43,7 +43,7 @@ local function nudge(<<free&>>)
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (nudges_all and 0 or each&)
     else
-      local without_lane = who - who % 2048
+      local without_lane = who - who % @LANE
       local is_other = without_lane ~= last
       if is_other then rank = rank + 1 end
       local is_last = is_other and (frees or rank == most) and <<free& <= ahead&| and >>

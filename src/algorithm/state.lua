@@ -24,7 +24,11 @@
 --   if one of them is not 0, the end: <I7 I7 I7 I7> paused until, quarantined until, generation, version;
 --   if there are any, the processes to nudge: <B> their number, <I7> each
 -- Sums are <I7> for each unit. Times are in microseconds. A line with $ is repeated for each quota, and one with & for each unit;
--- script.rs explains the other marks.
+-- script.rs explains the other marks. A `break` in the loop over the keys goes on with the next key.
+-- What these are in Rust: `opens` is State::held_until(); `finish` State::expires(); `points` and `totals` a Demand; `competing`
+-- the number of Others, with `processes`, `deadlines`, `oldest` and `newest` of each; `own_bytes` an Announcement; `fair` the Tags,
+-- the Flow and the Reserves; `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is
+-- a place in the bytes of the tail.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
@@ -41,9 +45,9 @@ local is_rare = operation > 2 or call_flags % 16 > 0
 local names = sub(head, @names)
 local counted = names ~= '' and pack('<B', #names) .. names or ''
 -- The level of this process, 0 for the highest; see LEVEL_BITS.
-local level = (process % 128 - process % 16) / 16
+local level = (process % @SHARE - process % @LEVEL) / @LEVEL
 -- True if its requests have a share; see LANE_BITS.
-local has_share = process % 2048 >= 128
+local has_share = process % @LANE >= @SHARE
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
 -- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
@@ -360,10 +364,10 @@ for _ = 1, announced do
     if is_idle then own_bytes = sub(tail, at, next - 1) end
   else
     is_other, announced_after = true, announced_after + 1
-    if fair and who % 2048 >= 128 then fair.has_shares = true end
+    if fair and who % @LANE >= @SHARE then fair.has_shares = true end
     if deadline > latest_deadline then latest_deadline = deadline end
     if waits and deadline + @OVERDUE >= now then
-      local their_level, rival = (who % 128 - who % 16) / 16
+      local their_level, rival = (who % @SHARE - who % @LEVEL) / @LEVEL
       local is_lower = their_level > level
       if deadline >= now and (their_level < front_level or their_level == front_level and first <= front_arrival) then
         local i, one = 1, { their_level, 0, first, who, deadline, place }
@@ -371,7 +375,7 @@ for _ = 1, announced do
         table.insert(front, i, one)
         local last, distinct = nil, 0
         for i = 1, front[4] and #front or 0 do
-          local without_lane = front[i][4] - front[i][4] % 2048
+          local without_lane = front[i][4] - front[i][4] % @LANE
           if distinct == 4 then
             front[i] = nil
           elseif without_lane ~= last then
@@ -386,7 +390,7 @@ for _ = 1, announced do
       if fair then
         rival = their_level
         if rival == level then
-          rival = (who % 2048 >= 128 and unpack('<I7', padded, next - 7) or 1) * 8 + level
+          rival = (who % @LANE >= @SHARE and unpack('<I7', padded, next - 7) or 1) * 8 + level
           overtakes = overtakes or rival ~= fair.own
         elseif (fair.reserves[level + 1] or 0) > 0 then
           overtakes = true
@@ -402,7 +406,7 @@ for _ = 1, announced do
           processes, deadlines, oldest, newest, costs_at, rivals, <<waiting&>> = {}, {}, {}, {}, {}, {}, <<{}>>
         end
         if deadline < now then deadlines.are_past = true end
-        if (who - process) % 2048 ~= 0 then common.has_lanes = true end
+        if (who - process) % @LANE ~= 0 then common.has_lanes = true end
         competing = competing + 1
         rivals[competing] = rival
         processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
@@ -416,7 +420,7 @@ for _ = 1, announced do
     if is_other then
       -- Departures that were forgotten are not taken back.
       local finish = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
-      local its_share = who % 2048 >= 128 and sub(tail, next - 7, next - 1) or ''
+      local its_share = who % @LANE >= @SHARE and sub(tail, next - 7, next - 1) or ''
       bytes = finish - at - 16 + #its_share + (waits and 32768 or 0)
       text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, finish - 1) .. its_share
     end
@@ -569,7 +573,7 @@ if operation < 3 then
     if common.has_lanes then common.in_lanes& = {} end
     for j = 1, common.has_lanes and competing or 0 do
       local <<units&>> = ahead_of(j, first)
-      local without_lane = processes[j] - processes[j] % 2048
+      local without_lane = processes[j] - processes[j] % @LANE
       common.in_lanes&[without_lane] = (common.in_lanes&[without_lane] or 0) + units&
     end
     if silence > @LONGEST_SILENCE and competing > 0 and not common.is_notified then
@@ -577,7 +581,7 @@ if operation < 3 then
       local <<most&>> = <<0>>
       for j = 1, competing do
         local <<units&>> = ahead_of(j, first)
-        if common.has_lanes then units& = common.in_lanes&[processes[j] - processes[j] % 2048] end
+        if common.has_lanes then units& = common.in_lanes&[processes[j] - processes[j] % @LANE] end
         if units& > most& then most& = units& end
       end
       most& = before& > most& and before& - most& or 0
@@ -607,12 +611,12 @@ if operation < 3 then
     -- The process right ahead is watched in all its lanes.
     for j = 1, common.has_lanes and competing or 0 do
       if processes.is_ahead(j, first) and oldest[j] == nearest and processes[j] > common.watched then
-        common.watched = processes[j] - processes[j] % 2048
+        common.watched = processes[j] - processes[j] % @LANE
       end
     end
     for j = from, to do
       if processes.is_ahead(j, first)
-        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % 2048 == common.watched) then
+        and (oldest[j] == nearest or deadlines[j] < now or processes[j] - processes[j] % @LANE == common.watched) then
         local watch = deadlines[j] + @WATCH_DELAY
         if now >= watch then
           watch = now + @OVERDUE / 5
@@ -620,7 +624,7 @@ if operation < 3 then
         end
         if watch < next_call then
           local <<others&>> = ahead_of(j, first)
-          if common.has_lanes then others& = common.in_lanes&[processes[j] - processes[j] % 2048] end
+          if common.has_lanes then others& = common.in_lanes&[processes[j] - processes[j] % @LANE] end
           others& = others& < before& and before& - others& or 0
           local time = earliest(now, <<others&>>, <<each&>>)
           if time < next_call then next_call = time > watch and time or watch end
@@ -781,7 +785,7 @@ end
 if nudged and nudged[1] then
   status, last = status + 16, last .. pack('<B' .. rep('I7', #nudged), #nudged, spread(nudged))
   for i = 1, common.releases_places and #nudged or 0 do
-    local channel = string.format('%s:%.0f', ARGV[3], (nudged[i] - nudged[i] % 2048) / 2048)
+    local channel = string.format('%s:%.0f', ARGV[3], (nudged[i] - nudged[i] % @LANE) / @LANE)
     redis.pcall('PUBLISH', channel, pack('<I7', nudged[i]) .. ARGV[4])
   end
 end

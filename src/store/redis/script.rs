@@ -15,7 +15,7 @@
 //! | `@sums`, `@costs`, `@allowed` | formats of each unit |
 //! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of its costs and the number of its points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
-//! | a mark in capitals | in `state.lua` and its parts, the time of that name; see [`TIMES`] |
+//! | a mark in capitals | the constant of that name; see [`CONSTANTS`] |
 //! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@next` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
@@ -27,7 +27,7 @@
 
 use std::collections::HashMap;
 
-use crate::algorithm::{Amounts, Counter, TIMES, Tally, VALUE_HEAD, Writer};
+use crate::algorithm::{Amounts, CONSTANTS, Counter, Tally, VALUE_HEAD, Writer};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
@@ -182,10 +182,13 @@ fn assemble(counters: &[Counter]) -> String {
             push(&mut script, fill(line, &marks), units);
         }
     }
-    script
+    fill(
+        &script,
+        &CONSTANTS.map(|(mark, number)| (mark, number.to_string())),
+    )
 }
 
-/// The file of the state, with the files of its parts and with the times.
+/// The file of the state, with the files of its parts.
 fn join(has_plain: bool, has_units: bool) -> String {
     let files = [
         ("--@plain", PLAIN, has_plain),
@@ -195,8 +198,7 @@ fn join(has_plain: bool, has_units: bool) -> String {
         ("--@held_up", HELD_UP, has_units),
     ];
     let used = |file: &str, is_used| if is_used { file } else { "" }.to_owned();
-    let text = fill(STATE, &files.map(|(mark, file, is)| (mark, used(file, is))));
-    fill(&text, &TIMES.map(|(mark, time)| (mark, time.to_string())))
+    fill(STATE, &files.map(|(mark, file, is)| (mark, used(file, is))))
 }
 
 /// The text with marks replaced, in this order.
