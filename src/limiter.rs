@@ -1,7 +1,9 @@
 //! The limiter: [`Limiter`] and [`LimiterBuilder`].
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::time::Instant;
 
@@ -362,13 +364,29 @@ impl Limiter {
             Kind::Plain(handle) | Kind::Rule(handle) => vec![handle.clone()],
             Kind::Ruled(live) => live.dispatcher.handles(),
         };
-        let mut answer = Ok(());
-        for handle in handles {
+        let sent = handles.iter().map(|handle| {
             handle.load().telemetry.commanded(key, &command);
-            let sent = handle.control(key, command).await;
-            let fail = |error| Error::new(Cause::Store(error), handle.policy(), key);
-            answer = answer.and(sent.map_err(fail));
-        }
+            Box::pin(handle.control(key, command))
+        });
+        let mut sent: Vec<_> = handles.iter().zip(sent).collect();
+        let mut answer = Ok(());
+        // They apply to this process at once, and are sent together.
+        poll_fn(|cx| {
+            sent.retain_mut(|(handle, sent)| {
+                let Poll::Ready(sent) = sent.as_mut().poll(cx) else {
+                    return true;
+                };
+                let fail = |error| Error::new(Cause::Store(error), handle.policy(), key);
+                answer = std::mem::replace(&mut answer, Ok(())).and(sent.map_err(fail));
+                false
+            });
+            if sent.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
         answer
     }
 

@@ -44,6 +44,9 @@ const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 /// How long after its turn a request that is not polled has missed it.
 const MISSED: Duration = Duration::from_micros(1);
 
+/// A request that is polled within so long after its turn has a busy task.
+pub(crate) const SOON: Duration = Duration::from_millis(100);
+
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -204,6 +207,8 @@ struct Request {
     bound: Option<Instant>,
     /// It has lost a turn and was not polled since.
     has_missed: bool,
+    /// How often it was polled too late for its turn, as the first of all.
+    late: u8,
     waker: Option<Waker>,
 }
 
@@ -224,8 +229,9 @@ pub(crate) enum Refusal {
 pub(crate) enum Step {
     /// It waits, and looks again at its bound or at the start of its turn.
     Wait(Option<Instant>),
-    /// It was polled too late for this turn, or another request before it was. It is to be polled again.
-    Missed(Turn),
+    /// It was polled too late for this turn, or another request before it was. It is to be polled again. True if a longer guard
+    /// would have helped.
+    Missed(Turn, bool),
     Depart(Turn, Standing),
     Fail(Refusal),
 }
@@ -261,6 +267,7 @@ impl Queue {
             cost,
             bound,
             has_missed: false,
+            late: 0,
             waker: None,
         });
         self.without_turn(mode).insert(new, request);
@@ -891,13 +898,14 @@ impl Queue {
             return Step::Wait((!is_blocked).then_some(turn.from));
         }
         if is_over {
+            let is_busy = self.is_busy(arrival, &turn, now);
             self.expire(now);
-            return Step::Missed(turn);
+            return Step::Missed(turn, is_busy);
         }
         if let Err(late) = self.departing.depart(arrival, now) {
             // Those before it may take its turn.
             self.expire(now);
-            return Step::Missed(late);
+            return Step::Missed(late, now < late.until + SOON);
         }
         self.places.held = self.places.held.saturating_add(turn.places());
         if turn.places() > 0 && self.calls == Calls::default() {
@@ -905,6 +913,19 @@ impl Queue {
             self.call_at(lease.map_or(now, |lease| lease.renew));
         }
         Step::Depart(turn, self.latest)
+    }
+
+    /// Whether the task of a request is busy that polls it too late for its turn. If it is very late, it may do something else first,
+    /// and poll the request in time once it waits for it; but not if the first of all requests is late twice.
+    fn is_busy(&mut self, arrival: Arrival, turn: &Turn, now: Instant) -> bool {
+        let is_before_waiting = self.waiting.keys().next().is_none_or(|it| arrival < *it);
+        let first = self.departing.requests.iter_mut().next();
+        let first = first.filter(|(first, _)| is_before_waiting && **first == arrival);
+        let late = first.map_or(0, |(_, Departing { request, .. })| {
+            request.late = request.late.saturating_add(1);
+            request.late
+        });
+        late > 1 || now < turn.until + SOON
     }
 
     fn poll_without_turn(&mut self, arrival: Arrival, now: Instant, waker: &Waker) -> Step {
@@ -982,7 +1003,7 @@ impl Queue {
     }
 
     /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed wait again, and
-    /// turns that were not used go back to the store; returns the first of these turns.
+    /// turns that were not used go back to the store; returns the first turn of the former.
     pub(crate) fn check(&mut self, now: Instant) -> Option<Turn> {
         let blocked = self.departing.first_blocked();
         let blocked = blocked.filter(|turn| turn.until < now);
@@ -993,7 +1014,7 @@ impl Queue {
             self.take_missed(now);
         }
         self.departing.check(now);
-        blocked.or(unused)
+        blocked
     }
 
     /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns

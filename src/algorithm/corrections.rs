@@ -65,7 +65,14 @@ impl Corrections {
 
     /// If there are too many settlements, returns stay charged.
     pub(crate) fn keep(&mut self, settlement: Settlement) {
-        if self.settlements.len() < Self::MOST {
+        // Requests that depart together return their departures together.
+        if let Some(last) = self.settlements.last_mut()
+            && (last.recorded, last.unit) == (settlement.recorded, settlement.unit)
+            && last.difference < 0
+            && settlement.difference < 0
+        {
+            last.difference += settlement.difference;
+        } else if self.settlements.len() < Self::MOST {
             self.settlements.push(settlement);
         } else if settlement.difference > 0
             && let Some(returned) = self.settlements.iter_mut().find(|it| it.difference < 0)

@@ -14,7 +14,7 @@ use crate::algorithm::{Mode, Take};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::CounterSet;
+use crate::queue::{CounterSet, SOON};
 use crate::store::{Answered, Call, LONGEST_CALL, Operation, Reply, Store};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
@@ -85,7 +85,8 @@ impl Dispatcher {
         drop(locked);
         if let Some(turn) = missed {
             // If this task is late, too, the process is busy.
-            queue.missed(&turn, now, now > turn.until + turn.guard);
+            let is_busy = (turn.guard..SOON).contains(&(now - turn.until));
+            queue.missed(&turn, now, is_busy);
         }
         if lost > 0 {
             let telemetry = &queue.handle.load().telemetry;

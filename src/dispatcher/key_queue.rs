@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -119,19 +118,16 @@ impl KeyQueue {
         result
     }
 
-    /// A request has missed its turn. A longer guard would have helped, unless the request is not polled at all.
-    pub(super) fn missed(&self, turn: &Turn, now: Instant, is_polled: bool) {
+    /// A request has missed its turn.
+    pub(super) fn missed(&self, turn: &Turn, now: Instant, guard_helps: bool) {
         let (handle, late) = (&self.handle, now - turn.until);
-        if is_polled {
+        if guard_helps {
             handle.guard.forfeited(turn.guard, late, now);
         }
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
     }
 }
-
-/// A request that is polled so late, while the task of the dispatcher is on time, waits in a task that does other work first.
-const NOT_POLLED: Duration = Duration::from_millis(100);
 
 /// A request in its queue. It leaves the queue when it is dropped.
 pub(crate) struct Waiting {
@@ -191,14 +187,7 @@ impl Future for Waiting {
                     this.position.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                // The task of the dispatcher has counted it, and has given it back.
-                Step::Missed(turn) if turn.units.is_zero() => {
-                    let late = now - turn.until;
-                    if late < NOT_POLLED {
-                        queue.handle.guard.forfeited(turn.guard, late, now);
-                    }
-                }
-                Step::Missed(turn) => queue.missed(&turn, now, true),
+                Step::Missed(turn, guard_helps) => queue.missed(&turn, now, guard_helps),
                 Step::Wait(until) => {
                     dispatcher.ensure_task();
                     let Some(until) = until else {

@@ -122,7 +122,7 @@ pub(super) struct Seen(Mutex<HashMap<Key, SeenState>>);
 pub(super) struct SeenState {
     pub(super) known: Known,
     pub(super) quarantined_until: u64,
-    /// From then on, no departure counts any more.
+    /// From then on, no departure counts any more, and no request waits.
     pub(super) expires: Instant,
     /// How often the store's clock had been set.
     pub(super) clock_sets: u64,

@@ -34,8 +34,8 @@ impl LimiterBuilder {
     /// Quotas, bounds and names are part of the rules: only the [store](Self::store) and the
     /// [denial cache](Self::denial_cache) are set here. The adapters find the rule of each request. A method that takes
     /// only a key, such as [`acquire`](Limiter::acquire), uses the last rule, or the one that
-    /// [`rule`](Limiter::rule) names; if the last rule is exempt, everything departs at once, uncounted. [`pause`](Limiter::pause), [`resume`](Limiter::resume) and
-    /// [`reset`](Limiter::reset) apply to the key under all rules.
+    /// [`rule`](Limiter::rule) names; if the last rule is exempt, everything departs at once, uncounted.
+    /// [`pause`](Limiter::pause), [`resume`](Limiter::resume) and [`reset`](Limiter::reset) apply to the key under all rules.
     ///
     /// ```
     /// use tower_throttle::rules::{Rule, Rules};

@@ -109,8 +109,8 @@ pub enum Recovery {
     ///
     /// All processes that share a key need the same recovery, as others do not wait. And either all of them know the server
     /// process, or none does, or else the key stays in quarantine: a `RedisStore` made from a connection does not know it, nor
-    /// does a user without the right to `INFO`. A host whose clock stops while it sleeps, such as a laptop, takes the server's clock for one that was
-    /// set.
+    /// does a user without the right to `INFO`. A host whose clock stops while it sleeps, such as a
+    /// laptop, takes the server's clock for one that was set.
     Strict,
 }
 

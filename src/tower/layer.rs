@@ -296,7 +296,9 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
 }
 
 /// Feedback that can be replaced: no [`settle`](ThrottleLayer::settle) is lost.
-#[diagnostic::on_unimplemented(message = "the feedback is set already: call `.settle(…)` last")]
+#[diagnostic::on_unimplemented(
+    message = "the feedback is set already: call `.unreported()` before it, and `.settle(…)` last"
+)]
 pub trait Replaceable {}
 
 impl Replaceable for Headers {}

@@ -1,5 +1,7 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::algorithm::{Command, Mode, Taken};
 use crate::priority::Priority;
@@ -15,15 +17,6 @@ fn pause(span: Duration) -> Command {
     Command::Pause {
         span: span.as_micros() as u64,
         evidence: u64::MAX,
-    }
-}
-
-/// Whether a request that does not wait departs.
-async fn tries(handle: &Arc<Handle>, cost: u32) -> bool {
-    match handle.ask(Mode::Try, cost, None).unwrap().await {
-        Ok(_) => true,
-        Err(Refusal::Limited(_)) => false,
-        Err(refusal) => panic!("{refusal:?}"),
     }
 }
 
@@ -181,7 +174,8 @@ async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     depart(&handle, 1).await.unwrap();
     let granted = handle.wait(1, None).unwrap();
     pass(5).await;
-    assert!(!tries(&handle, 1).await);
+    let refused = handle.ask(Mode::Try, 1, None).unwrap().await;
+    assert!(matches!(refused, Err(Refusal::Limited(_))));
     let denied = || {
         let now = Instant::now();
         (handle.denials).find(&key(), &1.into(), &Rank::default(), Some(now), now)
@@ -225,15 +219,6 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     assert_since(start, 0..1_000);
 }
 
-#[tokio::test(start_paused = true)]
-async fn tries_of_different_costs_depart_if_there_is_room_for_all() {
-    let (_, handle) = served(policy("100/s"));
-    let all = (0..30).map(|nth| tries(&handle, 1 + nth % 2));
-    let all = futures_util::future::join_all(all).await;
-    assert!(all.iter().all(|departs| *departs));
-    assert!(!tries(&handle, 56).await);
-}
-
 /// More and more requests may depart, as none does.
 #[tokio::test(start_paused = true)]
 async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() {
@@ -256,6 +241,18 @@ async fn requests_whose_tasks_are_not_polled_let_others_past_within_the_guard() 
             other.expect("it passes them").unwrap().unwrap();
         }
     }
+}
+
+/// The dispatcher is on time, and takes back their turns.
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_always_polled_late_depart_at_last() {
+    let handle = process(&Remote::new(SECOND / 1_000), policy("2/s"));
+    let mut late: Vec<_> = (0..4).map(|_| handle.wait(1, None).unwrap()).collect();
+    for _ in 0..100 {
+        pass(150).await;
+        late.retain_mut(|it| it.now_or_never().is_none());
+    }
+    assert!(late.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

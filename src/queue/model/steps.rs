@@ -370,7 +370,7 @@ impl World {
         }
         let step = loop {
             match queue.poll(place, now, &WAKERS[nth]) {
-                queue::Step::Missed(_) => {
+                queue::Step::Missed(..) => {
                     if setup.fault == "requeues-behind-others"
                         && let Some(request) = queue.waiting.remove(&place)
                     {
@@ -401,7 +401,7 @@ impl World {
                     false => Request::Departed,
                 }
             }
-            queue::Step::Missed(_) => unreachable!("it was polled again"),
+            queue::Step::Missed(..) => unreachable!("it was polled again"),
         };
     }
 
