@@ -207,7 +207,7 @@ struct Request {
     bound: Option<Instant>,
     /// It has lost a turn and was not polled since.
     has_missed: bool,
-    /// How often it was polled too late for its turn, as the first of all.
+    /// How often it was polled too late for its turn, as the first of those that are polled.
     late: u8,
     waker: Option<Waker>,
 }
@@ -915,11 +915,12 @@ impl Queue {
         Step::Depart(turn, self.latest)
     }
 
-    /// Whether the task of a request is busy that polls it too late for its turn. If it is very late, it may do something else first,
-    /// and poll the request in time once it waits for it; but not if the first of all requests is late twice.
+    /// Whether a task is busy that polls this request too late for its turn. A task that is very late may do something else first, and
+    /// poll the request in time once it waits for it; but not if the first request of those that are polled is late twice.
     fn is_busy(&mut self, arrival: Arrival, turn: &Turn, now: Instant) -> bool {
         let is_before_waiting = self.waiting.keys().next().is_none_or(|it| arrival < *it);
-        let first = self.departing.requests.iter_mut().next();
+        let mut departing = self.departing.requests.iter_mut();
+        let first = departing.find(|(_, it)| !it.request.has_missed);
         let first = first.filter(|(first, _)| is_before_waiting && **first == arrival);
         let late = first.map_or(0, |(_, Departing { request, .. })| {
             request.late = request.late.saturating_add(1);
