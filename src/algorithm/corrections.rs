@@ -21,6 +21,8 @@ pub struct Corrections {
     pub lost: u64,
     /// Changes of their costs.
     pub settlements: Vec<Settlement>,
+    /// How many more there were, each joined with one of the same departures.
+    pub joined: usize,
     /// The units of departures that the process took over from its requests of other shares; below 0, that these took
     /// over.
     pub moved: i64,
@@ -72,6 +74,7 @@ impl Corrections {
             && settlement.difference < 0
         {
             last.difference += settlement.difference;
+            self.joined += 1;
         } else if self.settlements.len() < Self::MOST {
             self.settlements.push(settlement);
         } else if settlement.difference > 0

@@ -115,7 +115,7 @@ impl Dispatcher {
                 queue.update(|queue| queue.begin_outage(error, begun));
             } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
                 requests += take.demand.requests();
-                returned += take.corrections.settlements.len();
+                returned += take.corrections.settlements.len() + take.corrections.joined;
                 calls.push(Call {
                     key: queue.key.clone(),
                     policy: one.policy.clone(),

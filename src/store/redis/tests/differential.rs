@@ -303,6 +303,7 @@ impl History {
                 lost: this.lost,
                 settlements,
                 moved: i64::from(random.random_bool(0.05)) * random.random_range(-20..20),
+                joined: 0,
             },
             holding,
         })
