@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::BoxError;
 use super::future::{Departed, Direction};
 use super::inbound::{FailureMode, Inbound, InboundLayer};
-use super::report::{InExtensions, Report};
+use super::report::{InExtensions, ReadOptions, Report};
 use super::service::{SharedLayer, Throttle};
 use crate::acquire::{Acquire, Error};
 use crate::cost::{Cost, RequestOptions};
@@ -342,7 +342,7 @@ where
     S: Service<Q>,
     S::Error: Into<BoxError>,
     K: KeyExtractor<Q>,
-    R: Report<Q, S::Response>,
+    R: ReadOptions<Q> + Report<S::Response>,
     F: Feedback<S::Response>,
 {
     type Response = R::Response;

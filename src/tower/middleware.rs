@@ -5,7 +5,7 @@ use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::layer::{Outbound, ThrottleLayer};
-use super::report::{InExtensions, Report};
+use super::report::{InExtensions, Report as _};
 use crate::acquire::{Error, unless_lost};
 use crate::cost::RequestOptions;
 use crate::feedback::{self, Advice, Feedback, Headers};
@@ -152,12 +152,7 @@ where
         if let Some(applying) = feedback::apply(&permit, &advice) {
             let _ = applying.await;
         }
-        let admitted = Some((&mut permit, charge));
-        Ok(Report::<Request, _>::report(
-            &InExtensions,
-            response,
-            admitted,
-        ))
+        Ok(InExtensions.report(response, Some((&mut permit, charge))))
     }
 }
 

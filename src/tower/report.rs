@@ -1,4 +1,4 @@
-//! Reads options from requests, and reports in responses how these departed: [`Report`].
+//! Reads options from requests, and reports in responses how these departed: [`ReadOptions`] and [`Report`].
 
 use http::{Extensions, Response};
 
@@ -12,20 +12,27 @@ use crate::permit::{Departure, Permit};
 /// The permit of a request that departed, and its charge, if the quotas count something else than requests.
 type Admitted<'a> = (&'a mut Permit, Option<Charge>);
 
-/// Reads the options of a request, and adds to its response how it departed.
+/// Adds to a response how its request departed.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` reports only for HTTP requests and responses, not for `{Q}` and `{A}`",
+    message = "`{Self}` reports only in HTTP responses, not in `{R}`",
     note = "call `.unreported()` on the layer"
 )]
-pub trait Report<Q, A> {
+pub trait Report<R> {
     /// The response of the throttled service.
     type Response;
 
-    /// The options that the request itself has.
-    fn options(&self, request: &Q) -> RequestOptions;
-
     /// Adds to the response how its request was admitted, unless that was exempt.
-    fn report(&self, response: A, admitted: Option<Admitted<'_>>) -> Self::Response;
+    fn report(&self, response: R, admitted: Option<Admitted<'_>>) -> Self::Response;
+}
+
+/// Reads the options that a request itself has.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` reads options only from HTTP requests, not from `{Q}`",
+    note = "call `.unreported()` on the layer"
+)]
+pub trait ReadOptions<Q> {
+    /// Its options.
+    fn options(&self, request: &Q) -> RequestOptions;
 }
 
 /// Adds the [`Departure`] and the [`Charge`] of a request, and returns its place.
@@ -43,17 +50,15 @@ pub(super) fn put_into(extensions: &mut Extensions, (permit, charge): Admitted<'
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InExtensions;
 
-fn options_of(request: &impl RequestHead) -> RequestOptions {
-    let extensions = request.extensions();
-    extensions.map_or_else(RequestOptions::default, RequestOptions::of)
+impl<Q: RequestHead> ReadOptions<Q> for InExtensions {
+    fn options(&self, request: &Q) -> RequestOptions {
+        let extensions = request.extensions();
+        extensions.map_or_else(RequestOptions::default, RequestOptions::of)
+    }
 }
 
-impl<Q: RequestHead, B> Report<Q, Response<B>> for InExtensions {
+impl<B> Report<Response<B>> for InExtensions {
     type Response = Response<HeldBody<B>>;
-
-    fn options(&self, request: &Q) -> RequestOptions {
-        options_of(request)
-    }
 
     fn report(&self, mut response: Response<B>, admitted: Option<Admitted<'_>>) -> Self::Response {
         let place = admitted.map(|it| put_into(response.extensions_mut(), it));
@@ -62,12 +67,8 @@ impl<Q: RequestHead, B> Report<Q, Response<B>> for InExtensions {
 }
 
 #[cfg(feature = "reqwest")]
-impl<Q: RequestHead> Report<Q, reqwest::Response> for InExtensions {
+impl Report<reqwest::Response> for InExtensions {
     type Response = reqwest::Response;
-
-    fn options(&self, request: &Q) -> RequestOptions {
-        options_of(request)
-    }
 
     fn report(
         &self,
@@ -79,16 +80,18 @@ impl<Q: RequestHead> Report<Q, reqwest::Response> for InExtensions {
     }
 }
 
-/// Reads and reports nothing, so that the request and the response can be of any type. The request is in progress until the
-/// response.
-impl<Q, A> Report<Q, A> for () {
-    type Response = A;
-
+/// Reads nothing, so that the request can be of any type.
+impl<Q> ReadOptions<Q> for () {
     fn options(&self, _: &Q) -> RequestOptions {
         RequestOptions::default()
     }
+}
 
-    fn report(&self, response: A, _: Option<Admitted<'_>>) -> A {
+/// Reports nothing, so that the response can be of any type. The request is in progress until the response.
+impl<R> Report<R> for () {
+    type Response = R;
+
+    fn report(&self, response: R, _: Option<Admitted<'_>>) -> R {
         response
     }
 }
