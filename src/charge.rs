@@ -189,10 +189,7 @@ impl Charge {
     }
 
     fn error(&self, problem: String) -> Error {
-        Error::new(
-            Cause::InvalidCost(problem),
-            self.0.handle.policy(),
-            self.key(),
-        )
+        let policy = self.0.handle.policy();
+        Error::new(Cause::InvalidCost(problem), policy, self.key())
     }
 }

@@ -364,26 +364,27 @@ impl Limiter {
             Kind::Plain(handle) | Kind::Rule(handle) => vec![handle.clone()],
             Kind::Ruled(live) => live.dispatcher.handles(),
         };
-        let sent = handles.iter().map(|handle| {
+        let send = async |handle: &Handle| {
             handle.load().telemetry.commanded(key, &command);
-            Box::pin(handle.control(key, command))
-        });
-        let mut sent: Vec<_> = handles.iter().zip(sent).collect();
-        let mut answer = Ok(());
+            let sent = handle.control(key, command).await;
+            sent.map_err(|error| Error::new(Cause::Store(error), handle.policy(), key))
+        };
+        let sent = handles.iter().map(|handle| Box::pin(send(handle)));
+        let (mut sent, mut answer) = (sent.collect::<Vec<_>>(), Ok(()));
         // They apply to this process at once, and are sent together.
         poll_fn(|cx| {
-            sent.retain_mut(|(handle, sent)| {
-                let Poll::Ready(sent) = sent.as_mut().poll(cx) else {
-                    return true;
-                };
-                let fail = |error| Error::new(Cause::Store(error), handle.policy(), key);
-                answer = std::mem::replace(&mut answer, Ok(())).and(sent.map_err(fail));
-                false
+            sent.retain_mut(|sent| match sent.as_mut().poll(cx) {
+                Poll::Ready(sent) => {
+                    if answer.is_ok() {
+                        answer = sent;
+                    }
+                    false
+                }
+                Poll::Pending => true,
             });
-            if sent.is_empty() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
+            match sent.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             }
         })
         .await;
