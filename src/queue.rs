@@ -45,7 +45,7 @@ const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 const MISSED: Duration = Duration::from_micros(1);
 
 /// A request that is polled within so long after its turn has a busy task.
-pub(crate) const SOON: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(100);
 
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
@@ -207,8 +207,8 @@ struct Request {
     bound: Option<Instant>,
     /// It has lost a turn and was not polled since.
     has_missed: bool,
-    /// How often it was polled too late for its turn, as the first of those that are polled.
-    late: u8,
+    /// It was polled too late for its turn, as the first of those that are polled.
+    was_late: bool,
     waker: Option<Waker>,
 }
 
@@ -250,6 +250,11 @@ impl Turn {
         self.counters.place().map_or(0, |unit| self.units.0[unit])
     }
 
+    /// Whether a task is busy that polls its request only now. Later, it may do something else first.
+    pub(crate) fn is_just_over(&self, now: Instant) -> bool {
+        now < self.until + SOON
+    }
+
     /// Another request can use the turn if at least half of its time is left.
     fn is_useful(&self, now: Instant) -> bool {
         let soonest = self.from.max(now);
@@ -267,7 +272,7 @@ impl Queue {
             cost,
             bound,
             has_missed: false,
-            late: 0,
+            was_late: false,
             waker: None,
         });
         self.without_turn(mode).insert(new, request);
@@ -295,7 +300,7 @@ impl Queue {
             return;
         }
         let before = std::mem::replace(&mut self.counters, counters);
-        self.unsent.settlements.clear();
+        self.unsent.drop_settlements();
         if counters.place().is_none() {
             (self.places.known, self.places.lease) = (0, None);
         }
@@ -837,7 +842,7 @@ impl Queue {
     /// Fails all requests. The store is not called again until another request joins.
     pub(crate) fn abandon(&mut self, error: &StoreError) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()));
-        self.unsent.settlements.clear();
+        self.unsent.drop_settlements();
         self.places.known = 0;
         self.forget();
     }
@@ -905,7 +910,7 @@ impl Queue {
         if let Err(late) = self.departing.depart(arrival, now) {
             // Those before it may take its turn.
             self.expire(now);
-            return Step::Missed(late, now < late.until + SOON);
+            return Step::Missed(late, late.is_just_over(now));
         }
         self.places.held = self.places.held.saturating_add(turn.places());
         if turn.places() > 0 && self.calls == Calls::default() {
@@ -922,11 +927,9 @@ impl Queue {
         let mut departing = self.departing.requests.iter_mut();
         let first = departing.find(|(_, it)| !it.request.has_missed);
         let first = first.filter(|(first, _)| is_before_waiting && **first == arrival);
-        let late = first.map_or(0, |(_, Departing { request, .. })| {
-            request.late = request.late.saturating_add(1);
-            request.late
-        });
-        late > 1 || now < turn.until + SOON
+        let is_late_again =
+            first.is_some_and(|(_, it)| std::mem::replace(&mut it.request.was_late, true));
+        is_late_again || turn.is_just_over(now)
     }
 
     fn poll_without_turn(&mut self, arrival: Arrival, now: Instant, waker: &Waker) -> Step {

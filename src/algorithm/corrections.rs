@@ -65,6 +65,12 @@ impl Corrections {
         }
     }
 
+    /// Departures are not corrected any more.
+    pub(crate) fn drop_settlements(&mut self) {
+        self.settlements.clear();
+        self.joined = 0;
+    }
+
     /// If there are too many settlements, returns stay charged.
     pub(crate) fn keep(&mut self, settlement: Settlement) {
         // Requests that depart together return their departures together.

@@ -14,7 +14,7 @@ use crate::algorithm::{Mode, Take};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::{CounterSet, SOON};
+use crate::queue::CounterSet;
 use crate::store::{Answered, Call, LONGEST_CALL, Operation, Reply, Store};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
@@ -85,7 +85,7 @@ impl Dispatcher {
         drop(locked);
         if let Some(turn) = missed {
             // If this task is late, too, the process is busy.
-            let is_busy = (turn.guard..SOON).contains(&(now - turn.until));
+            let is_busy = turn.until + turn.guard <= now && turn.is_just_over(now);
             queue.missed(&turn, now, is_busy);
         }
         if lost > 0 {

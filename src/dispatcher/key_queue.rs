@@ -118,10 +118,10 @@ impl KeyQueue {
         result
     }
 
-    /// A request has missed its turn.
-    pub(super) fn missed(&self, turn: &Turn, now: Instant, guard_helps: bool) {
+    /// A request has missed its turn. A longer guard helps if its task is busy.
+    pub(super) fn missed(&self, turn: &Turn, now: Instant, is_busy: bool) {
         let (handle, late) = (&self.handle, now - turn.until);
-        if guard_helps {
+        if is_busy {
             handle.guard.forfeited(turn.guard, late, now);
         }
         let telemetry = &handle.load().telemetry;
@@ -187,7 +187,7 @@ impl Future for Waiting {
                     this.position.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn, guard_helps) => queue.missed(&turn, now, guard_helps),
+                Step::Missed(turn, is_busy) => queue.missed(&turn, now, is_busy),
                 Step::Wait(until) => {
                     dispatcher.ensure_task();
                     let Some(until) = until else {
