@@ -70,9 +70,8 @@ impl Dispatcher {
     }
 
     pub(super) fn ping(self: &Arc<Self>, shard: u64, key: Key) {
-        self.send(Flight::Ping(shard, key.clone()), move |store| {
-            store.ping(&key)
-        });
+        let flight = Flight::Ping(shard, key.clone());
+        self.send(flight, Instant::now(), move |store| store.ping(&key));
     }
 
     /// Looks after the requests of a queue that may depart, and whether its next call is due.
@@ -140,7 +139,7 @@ impl Dispatcher {
             let flight = Flight::Call(queues[0].0, sent);
             match &self.embedded {
                 Some(store) => self.finish(flight, begun, Ok(store.answer(&calls))),
-                None => self.send(flight, |store| store.call(calls)),
+                None => self.send(flight, begun, |store| store.call(calls)),
             }
         }
     }
@@ -219,6 +218,7 @@ impl Dispatcher {
     fn send(
         self: &Arc<Self>,
         flight: Flight,
+        begun: Instant,
         call: impl FnOnce(&dyn Store) -> Reply + Send + 'static,
     ) {
         let number = self.next_number();
@@ -226,7 +226,7 @@ impl Dispatcher {
         let landing = Landing {
             dispatcher: self.clone(),
             number,
-            begun: Instant::now(),
+            begun,
             answer: None,
         };
         if let Ok(runtime) = Runtime::try_current() {

@@ -204,11 +204,12 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let (queue, now) = (&self.queue, Instant::now());
+        let queue = &self.queue;
         (self.current.telemetry).waiting(&queue.key, self.position.priority, -1.0);
         if self.position.arrival.number == 0 {
             return;
         }
+        let now = Instant::now();
         if queue.update(|queue| queue.leave(self.position.arrival, now)) {
             queue.handle.denials.forget(Some(&queue.key));
         }

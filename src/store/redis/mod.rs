@@ -223,7 +223,7 @@ impl Store for RedisStore {
 
 impl RedisStore {
     fn call_deadline(&self) -> Instant {
-        self.deadline().min(Instant::now() + LONGEST_TIMEOUT)
+        Instant::now() + self.timeout.min(LONGEST_TIMEOUT)
     }
 
     /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
@@ -243,8 +243,6 @@ impl RedisStore {
             *result = Some(self.transact(named, deadline).await);
         }))
         .await;
-        // They may have waited for their turns.
-        let deadline = self.call_deadline();
         let mut at: Option<Reading> = None;
         let mut answers: Vec<Result<Taken, StoreError>> = Vec::with_capacity(calls.len());
         let mut nudges = Pipeline::new();
@@ -260,6 +258,8 @@ impl RedisStore {
         }));
         if !nudges.is_empty() {
             let (servers, name) = (self.servers.clone(), name.to_owned());
+            // Transactions may have waited for their turns.
+            let deadline = self.call_deadline();
             // It may fail, because nothing depends on it.
             let publish = async move { servers.run(&name, &nudges, deadline).await };
             let is_command = |it: &NamedCall| matches!(it.call.operation, Operation::Control(_));
@@ -279,7 +279,8 @@ impl RedisStore {
                 if let Some(error) = worst {
                     return Err(error.clone());
                 }
-                let read = self.read::<()>(&*self.servers, name, Pipeline::new(), deadline);
+                let (pipe, deadline) = (Pipeline::new(), self.call_deadline());
+                let read = self.read::<()>(&*self.servers, name, pipe, deadline);
                 read.await?.1
             }
         };

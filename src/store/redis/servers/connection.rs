@@ -87,15 +87,15 @@ impl Connection {
         if self.runtime.is_closed() {
             return false;
         }
-        let mut used = self.used.lock();
-        let is_open = used.elapsed() < UNUSED || {
+        let (mut used, now) = (self.used.lock(), Instant::now());
+        let is_open = now - *used < UNUSED || {
             // On a closed connection, it fails at once. Else the server may get it, and nothing waits for the answer.
             let (mut redis, ping) = (self.redis.clone(), redis::cmd("PING"));
             let answer = redis.send_packed_command(&ping).now_or_never();
             answer.is_none_or(|it| it.is_ok())
         };
         if is_open {
-            *used = Instant::now();
+            *used = now;
         }
         is_open
     }
