@@ -26,7 +26,7 @@ function ahead_of(j, time)
   if not points[i] then return <<waiting&[j]>> end
   local last = i - @step
   local more& = (points[i + &] - points[last + &]) * (time - points[last]) / (points[i] - points[last])
-  return <<points[last + &] + more& - more& % 1>>
+  return <<points[last + &] + (more& - more& % 1)>>
 end
 
 -- True if any request of announcement j is ahead of one that arrived then. A field, as Lua limits the number of local variables.

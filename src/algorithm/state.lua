@@ -127,7 +127,7 @@ function common.arrival_of(points, totals, unit)
   local place = (i - 1) * @step + 1
   local arrival, before = points[place - @step], totals[i - 1]
   local behind = (points[place] - arrival) * (unit - before) / (totals[i] - before)
-  return arrival + behind - behind % 1
+  return arrival + (behind - behind % 1)
 end
 
 -- Whether a process is ahead of another, by the first four numbers of each.

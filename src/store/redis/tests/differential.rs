@@ -57,9 +57,8 @@ struct History {
     lua: Lua,
     policies: Vec<Policy>,
     policy: usize,
-    value: Option<Vec<u8>>,
-    /// Earlier values of both sides.
-    saved: Option<[Option<Vec<u8>>; 2]>,
+    /// An earlier value.
+    saved: Option<Option<Vec<u8>>>,
     mark: Option<u64>,
     processes: Vec<Process>,
     now: u64,
@@ -105,7 +104,6 @@ impl History {
             lua,
             policies: names.map(policy).collect(),
             policy: 0,
-            value: None,
             saved: None,
             mark: None,
             now: START,
@@ -147,27 +145,20 @@ impl History {
         }
         let process = self.random.random_range(0..self.processes.len());
         let operation = self.operation(process);
-        if self.random.random_bool(0.1 * rarely) {
-            self.convert(&operation, process);
-        } else {
-            self.compare(&operation, process);
-        }
+        let is_kept = self.random.random_bool(0.1 * rarely);
+        self.compare(&operation, process, is_kept);
     }
 
     /// Loses or rolls back the value, or restarts the server.
     fn lose(&mut self) {
         match self.random.random_range(0..100) {
-            0 => self.saved = Some([self.value.clone(), self.lua.value()]),
+            0 => self.saved = Some(self.lua.value()),
             1 => {
-                if let Some([value, in_lua]) = self.saved.clone() {
-                    self.value = value;
-                    self.lua.set(in_lua.as_deref());
+                if let Some(value) = &self.saved {
+                    self.lua.set(value.as_deref());
                 }
             }
-            2 => {
-                self.value = None;
-                self.lua.set(None);
-            }
+            2 => self.lua.set(None),
             3 => self.server += 1,
             _ => {}
         }
@@ -316,45 +307,27 @@ impl History {
         }
     }
 
-    /// By the script, and in Rust.
-    fn compare(&mut self, operation: &Operation, process: usize) {
+    /// By the script, and in Rust on the same value. The value of Rust is kept if it has to be, or now and then.
+    fn compare(&mut self, operation: &Operation, process: usize, is_kept: bool) {
         let policy = self.policies[self.policy].clone();
-        let now = self.now;
-        let (answer, value) = apply(
-            &policy,
-            operation,
-            self.value.as_deref(),
-            self.origin(),
-            now,
-        )
-        .unwrap();
+        let (origin, now, before) = (self.origin(), self.now, self.lua.value());
+        let (answer, value) = apply(&policy, operation, before.as_deref(), origin, now).unwrap();
         let calls = [("key", operation)];
-        let Some(other) = self.lua.run(&policy, &calls, self.server, now).remove(0) else {
-            return self.convert(operation, process);
-        };
-        let state = self.value.as_deref().map(State::decode);
-        assert_eq!(other, answer, "{operation:?} at {now} on {state:?}");
-        self.value = value;
-        self.check();
+        let other = self.lua.run(&policy, &calls, self.server, now).remove(0);
+        if let Some(other) = &other {
+            let state = before.as_deref().map(State::decode);
+            assert_eq!(*other, answer, "{operation:?} at {now} on {state:?}");
+            self.check(value.as_deref());
+        }
+        if is_kept || other.is_none() {
+            self.lua.set(value.as_deref());
+        }
+        self.mark = self.lua.get("mark");
         self.acknowledge(operation, process, &answer);
     }
 
-    /// In Rust on the value of the script.
-    fn convert(&mut self, operation: &Operation, process: usize) {
-        let policy = self.policies[self.policy].clone();
-        let (origin, now) = (self.origin(), self.now);
-        let (answer, value) =
-            apply(&policy, operation, self.value.as_deref(), origin, now).unwrap();
-        let mixed = self.lua.value();
-        let (other, mixed) = apply(&policy, operation, mixed.as_deref(), origin, now).unwrap();
-        assert_eq!(other, answer, "{operation:?}");
-        self.lua.set(mixed.as_deref());
-        self.value = value;
-        self.check();
-        self.acknowledge(operation, process, &answer);
-    }
-
-    fn check(&mut self) {
+    /// The values that the script and Rust have written say the same.
+    fn check(&mut self, value: Option<&[u8]>) {
         let (now, policy) = (self.now, &self.policies[self.policy]);
         let state = |value: Option<&[u8]>| {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
@@ -368,26 +341,20 @@ impl History {
             state
         };
         let in_lua = self.lua.value();
-        if let (Some(lua), Some(rust)) = (&in_lua, &self.value) {
+        if let (Some(lua), Some(rust)) = (in_lua.as_deref(), value) {
             let [lua, rust] = [lua, rust].map(|value| expiry(value));
             assert!(lua >= rust, "the value expires too early");
             // A script sets the expiry later than needed, and seldom.
             assert!(self.is_strict || lua <= rust + (rust - START) / 2);
             assert!(self.lua.expires() >= lua, "the key expires too early");
         }
-        if in_lua != self.value {
-            let (mut lua, mut rust) = (state(in_lua.as_deref()), state(self.value.as_deref()));
-            if let (Some(lua), Some(rust)) = (&mut lua.generation, &mut rust.generation) {
-                // Scripts keep a large state longer, so that they set its expiry less often.
-                assert!(lua.kept_until >= rust.kept_until);
-                if lua.kept_until > rust.kept_until {
-                    rust.kept_until = lua.kept_until;
-                    self.value.clone_from(&in_lua);
-                }
-            }
-            assert_eq!(lua, rust);
+        let (lua, mut rust) = (state(in_lua.as_deref()), state(value));
+        if let (Some(lua), Some(rust)) = (&lua.generation, &mut rust.generation) {
+            // Scripts keep a large state longer, so that they set its expiry less often.
+            assert!(lua.kept_until >= rust.kept_until);
+            rust.kept_until = lua.kept_until;
         }
-        self.mark = self.lua.get("mark");
+        assert_eq!(lua, rust);
     }
 
     fn acknowledge(&mut self, operation: &Operation, process: usize, answer: &Taken) {
