@@ -194,7 +194,7 @@ impl History {
         let is_settling = random.random_bool(0.15 * rarely) && !this.departed.is_empty();
         let count = u32::from(is_settling) * random.random_range(1..4);
         // The entries of a full log depend on when departures are forgotten.
-        let huge = 4_294_967_290 >> (2 * usize::from(self.policies.len() > 1));
+        let huge = 4_294_967_290 >> (6 * usize::from(self.policies.len() > 1));
         let settle = |_| Settlement {
             unit: random.random_range(0..units),
             recorded: this.departed[random.random_range(0..this.departed.len())].recorded
@@ -342,10 +342,12 @@ impl History {
         };
         let in_lua = self.lua.value();
         if let (Some(lua), Some(rust)) = (in_lua.as_deref(), value) {
-            let [lua, rust] = [lua, rust].map(|value| expiry(value));
+            let has_former = !State::decode(lua).unwrap().former.is_empty();
+            let [lua, rust] = [lua, rust].map(expiry);
             assert!(lua >= rust, "the value expires too early");
-            // A script sets the expiry later than needed, and seldom.
-            assert!(self.is_strict || lua <= rust + (rust - START) / 2);
+            // A script sets the expiry later than needed, and seldom. It keeps the counters of former quotas longer.
+            let is_longer = self.is_strict || has_former;
+            assert!(is_longer || lua <= rust + (rust - START) / 2);
             assert!(self.lua.expires() >= lua, "the key expires too early");
         }
         let (lua, mut rust) = (state(in_lua.as_deref()), state(value));
@@ -454,9 +456,12 @@ fn scripts_do_what_rust_does() {
         let _: String = server.command(&["SCRIPT", "LOAD", text]);
     }
     let number = |name: &str| std::env::var(name).map_or(None, |it| it.parse::<u64>().ok());
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("HISTORIES").unwrap_or(60),
+    let seeds: Vec<_> = match number("SEED") {
+        Some(seed) => vec![seed],
+        // In the last one, the units ahead of a request were not a whole number.
+        None => (0..number("HISTORIES").unwrap_or(60))
+            .chain([1634])
+            .collect(),
     };
     for seed in seeds {
         let mut history = History::new(&server, seed);
