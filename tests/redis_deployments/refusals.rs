@@ -101,3 +101,20 @@ async fn a_missing_right_or_password_is_no_outage() {
         are_refused(&limiters, "unknown command", false).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_too_many_clients_is_out_also_with_a_password() {
+    for binary in [redis_6_2(), installed(), valkey()] {
+        let server = RedisServer::start_as(binary, |_| Vec::new());
+        let urls = [server.user(&["+@all"]), server.url()];
+        let _first = server.client().get_connection().expect("a connection");
+        server.command::<()>(&["CONFIG", "SET", "maxclients", "1"]);
+        for url in &urls {
+            let error = bounded(RedisStore::connect(url)).await;
+            let error = error.expect_err("the maximum of clients");
+            let text = everything(&error);
+            assert!(error.is_outage() && !error.is_outcome_unknown(), "{text}");
+            assert_readable(&error);
+        }
+    }
+}
