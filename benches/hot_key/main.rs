@@ -131,7 +131,7 @@ async fn acquire(
 async fn decisions(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
     let mut table = Table::new(
         "decisions of one key over its limit, 512 callers",
-        "N per second | limiter | decisions per s | ours relative to this | of them permits",
+        "N per second | limiter | decisions per s | ours relative to this | permits per s",
     );
     for limit in LIMITS {
         eprintln!("{limit} per second");

@@ -55,7 +55,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     }
     let mut table = Table::new(
         "decisions on 500,000 keys, 512 callers",
-        "limiter | decisions per s | ours relative to this | of them permits | calls per decision | \
+        "limiter | decisions per s | ours relative to this | permits per s | calls per decision | \
          us in scripts per decision | bytes per decision",
     );
     for (place, contestant) in all.iter().enumerate() {

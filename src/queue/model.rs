@@ -1,7 +1,7 @@
 //! The protocol between processes and their store, checked in every order in which things can happen.
 //!
 //! The model contains the production [`State`](crate::algorithm::State) and one production [`Queue`](super::Queue) for each
-//! process. Clocks agree and time passes in ticks. The measurement of clocks, the guard and outages are left out.
+//! process. Clocks agree and time passes in ticks. The measurement of clocks and of the guard are left out.
 
 use std::hash::{Hash, Hasher};
 use std::time::Instant;

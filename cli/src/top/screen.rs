@@ -214,8 +214,7 @@ mod tests {
         let busy = status("api.example.com", "10/s", 10, 10, 2_412);
         let mut paused = status("search.example.com", "5/s", 2, 5, 28_300);
         (paused.paused, paused.remaining) = (Some(Duration::from_millis(28_300)), requests(0));
-        let mut long = status("GET /users/{id}", "5000/s", 1_203, 5_000, 0);
-        long.exact = false;
+        let long = status("example.org", "5000/s", 1_203, 5_000, 0);
         let odd = status("line\nbreak", "1/s", 0, 1, 0);
         Page {
             keys: 1_204,
