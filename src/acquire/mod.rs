@@ -68,7 +68,7 @@ impl Acquire {
         }
     }
 
-    /// Waits once more, in the place that the request had when it got this permit. Its bounds stay as they were.
+    /// Waits once more, in the position that the request had when it got this permit. Its bounds stay as they were.
     pub(crate) fn again(&mut self, expired: Permit) {
         let position = expired.handle.former_position(expired.granted.position);
         self.progress = Progress::Again(Box::new(position));
@@ -277,7 +277,7 @@ impl Future for TryAcquire {
 }
 
 impl Acquire {
-    /// Most requests depart at once: what these need is inlined, and makes the result in its place, as moving a permit takes
+    /// Most requests depart at once: what these need is inlined, and builds the result in place, as moving a permit takes
     /// longer than the rest.
     #[inline(always)]
     fn poll_permit<T>(

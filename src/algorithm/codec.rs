@@ -13,7 +13,7 @@
 //! | kind | quota | numbers |
 //! | --- | --- | --- |
 //! | 1 | sliding window | limit (4), window (7), number of entries (2), units so far (4) |
-//! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the place of the first entry (2), its recorded time (7), the units before it (4), the recorded time of the last entry (7) |
+//! | 2 | sliding window with a log of more than 50 entries | as kind 1, then the room of the ring in entries (2), the slot of the first entry (2), its recorded time (7), the units before it (4), the recorded time of the last entry (7) |
 //! | 3, 6 | GCRA, or spacing | burst (4), interval (7), due (7), last (7) |
 //! | 4, 5 | fixed window, aligned or not | limit (4), window (7), start (7), end (7), count (4), last (7) |
 //! | 7 | limit of requests in progress | limit (4), lease (7), number of holders (2) |

@@ -62,8 +62,8 @@ impl Concurrent {
     /// A process calls. Returns how many fewer units it holds than before.
     pub(super) fn report(&mut self, take: &Take, until: u64) -> u32 {
         let (process, units) = (take.process, take.holding.units);
-        let place = self.holders.iter().position(|it| it.process == process);
-        let before = place.map_or(0, |place| self.holders.remove(place).units);
+        let index = self.holders.iter().position(|it| it.process == process);
+        let before = index.map_or(0, |index| self.holders.remove(index).units);
         self.holders.push(Holder {
             process,
             until,

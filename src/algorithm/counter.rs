@@ -272,7 +272,7 @@ pub(crate) fn number_units(counters: &mut [Counter]) -> SmallVec<[&'static str; 
     units
 }
 
-/// Returns true if the counters continue under these quotas, each in its place.
+/// Returns true if the counters continue under these quotas, each under its own.
 pub(crate) fn are_alike(counters: &[Counter], quotas: &[Counter]) -> bool {
     let mut pairs = counters.iter().zip(quotas);
     counters.len() == quotas.len() && pairs.all(|(counter, quota)| counter.is_like(quota))

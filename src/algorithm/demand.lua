@@ -4,8 +4,8 @@
 -- The units of the first so many requests of this call.
 local function units_of(requests)
   if total_cost > 0 or requests == 0 then return <<requests * cost&>> end
-  local place = (requests - 1) * @step + 1
-  return <<points[place + &]>>
+  local index = (requests - 1) * @step + 1
+  return <<points[index + &]>>
 end
 
 -- The units of announcement j that are ahead of a request that arrived then. `described` are the points of its demand.
@@ -16,8 +16,8 @@ function ahead_of(j, time)
   if time < oldest[j] then return <<0>> end
   local points = described[j]
   if not points then
-    local place = costs_at[j] + @detail
-    points = { unpack('<' .. rep('I7@sums', byte(tail, place - 1)), tail, place) }
+    local offset = costs_at[j] + @detail
+    points = { unpack('<' .. rep('I7@sums', byte(tail, offset - 1)), tail, offset) }
     described[j] = points
   end
   local i = @step + 1

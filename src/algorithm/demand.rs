@@ -27,7 +27,7 @@ pub(crate) struct Point {
     pub(crate) units: Units,
 }
 
-/// The amounts of units that have other numbers now: each place has the former number, if there was one.
+/// The amounts of units that have other numbers now. `numbers` has the former number of each, if there was one.
 fn renumbered<T: Copy + Default>(
     amounts: [T; MOST_UNITS],
     numbers: &[Option<usize>],

@@ -13,19 +13,19 @@ local function nudge(<<free&>>)
     return frees and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
   -- The announcements in order, each as in `common.front`; the new deadlines of the processes to nudge, by their numbers.
-  local waiting, soon_overdue, place = common.front, {}, announced_at
+  local waiting, soon_overdue, offset = common.front, {}, announced_at
   local <<ahead&, previous&>> = <<0, 0>>
   if frees or has_rivals then
     waiting = {}
-    while place < at do
-      local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, place)
+    while offset < at do
+      local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, offset)
       if bytes >= 32768 and deadline >= now and who ~= process then
-        local their_level, costs_place = (who % @SHARE - who % @LEVEL) / @LEVEL, place + 23 + @demand
-        local share = who % @LANE >= @SHARE and unpack('<I7', tail, place + 9 + bytes - 32768) or 1
+        local their_level, costs = (who % @SHARE - who % @LEVEL) / @LEVEL, offset + 23 + @demand
+        local share = who % @LANE >= @SHARE and unpack('<I7', tail, offset + 9 + bytes - 32768) or 1
         local lead = has_rivals and fair.leads[share * 8 + their_level] or 0
-        waiting[#waiting + 1] = { their_level, lead, first, who, deadline, costs_place }
+        waiting[#waiting + 1] = { their_level, lead, first, who, deadline, costs }
       end
-      place = place + 16 + bytes % 32768
+      offset = offset + 16 + bytes % 32768
     end
     table.sort(waiting, common.is_before)
   end
@@ -36,9 +36,9 @@ local function nudge(<<free&>>)
   end
   nudged = {}
   for i = 1, #waiting do
-    local _, _, _, who, deadline, costs_place = spread(waiting[i])
+    local _, _, _, who, deadline, costs = spread(waiting[i])
     if own and common.is_before(own, waiting[i]) or #nudged == 255 then break end
-    local <<each&>> = common.first_cost(costs_place)
+    local <<each&>> = common.first_cost(costs)
     if is_held_up(<<each&>>) then
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (nudges_all and 0 or each&)
@@ -58,7 +58,7 @@ local function nudge(<<free&>>)
         nudged[#nudged + 1], soon_overdue[who] = who, deadline
       end
       if is_last then break end
-      local <<units&>> = unpack('<@sums', tail, costs_place - @demand + 14)
+      local <<units&>> = unpack('<@sums', tail, costs - @demand + 14)
       if is_other then
         last, overdue = without_lane, frees and 0 or deadline + @WATCH_DELAY
         previous& = ahead&
@@ -69,17 +69,17 @@ local function nudge(<<free&>>)
   if not common.is_notified or not nudged[1] then return end
   -- Writes their new deadlines: they count as overdue soon, as one may be dead.
   other_bytes = other_bytes or sub(tail, announced_at, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
-  is_same, latest_deadline, place = false, own_bytes ~= '' and unpack('<I7', own_bytes, 8) or 0, 1
+  is_same, latest_deadline, offset = false, own_bytes ~= '' and unpack('<I7', own_bytes, 8) or 0, 1
   local slices, from = {}, 1
-  while place <= #other_bytes do
-    local who, ends, bytes = unpack('<I7I7I2', other_bytes, place)
+  while offset <= #other_bytes do
+    local who, ends, bytes = unpack('<I7I7I2', other_bytes, offset)
     local soon = soon_overdue[who]
     if soon then
-      slices[#slices + 1], ends = sub(other_bytes, from, place + 6) .. pack('<I7', soon), soon
-      from = place + 14
+      slices[#slices + 1], ends = sub(other_bytes, from, offset + 6) .. pack('<I7', soon), soon
+      from = offset + 14
     end
     if ends > latest_deadline then latest_deadline = ends end
-    place = place + 16 + bytes % 32768
+    offset = offset + 16 + bytes % 32768
   end
   other_bytes = concat(slices) .. sub(other_bytes, from)
 end

@@ -437,10 +437,10 @@ impl Tag {
 }
 
 fn tag_of(tags: &mut Vec<Tag>, key: u64) -> &mut Tag {
-    let place = tags.iter().position(|tag| tag.key == key);
-    let place = place.unwrap_or_else(|| {
+    let index = tags.iter().position(|tag| tag.key == key);
+    let index = index.unwrap_or_else(|| {
         tags.push(Tag::new(key));
         tags.len() - 1
     });
-    &mut tags[place]
+    &mut tags[index]
 }

@@ -28,7 +28,7 @@
 -- What these are in Rust: `opens` is State::held_until(); `finish` State::expires(); `points` and `totals` a Demand; `competing`
 -- the number of Others, with `processes`, `deadlines`, `oldest` and `newest` of each; `own_bytes` an Announcement; `fair` the Tags,
 -- the Flow and the Reserves; `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is
--- a place in the bytes of the tail.
+-- an offset in the tail. Offsets are in bytes, and begin with 1.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
@@ -54,7 +54,7 @@ local arrives = now + round_trip
 -- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
 -- the value has other quotas, or a log is full.
 local key, raw, tail, needs_transaction
--- The bytes of all logs at the end of the tail, and the place behind all rings in the value.
+-- The bytes of all logs at the end of the tail, and the offset behind all rings in the value.
 local logs, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
 local beyond, places = now + (horizon > @LEAST_BEYOND and horizon or @LEAST_BEYOND) + 1, {} --places
@@ -110,11 +110,11 @@ local function fits(at, <<cost&>>)
   return least
 end
 
--- The cost of the first request of another process, whose costs are at this place in the tail.
-function common.first_cost(place)
-  local <<cost&>>, described = unpack('<@costsB', tail, place)
+-- The cost of the first request of another process, whose costs are at this offset in the tail.
+function common.first_cost(offset)
+  local <<cost&>>, described = unpack('<@costsB', tail, offset)
   if <<cost& == 0| and >> then
-    <<cost&>> = unpack('<@sums', tail, described > 1 and place + @detail + 7 or place - @demand + 14)
+    <<cost&>> = unpack('<@sums', tail, described > 1 and offset + @detail + 7 or offset - @demand + 14)
   end
   return <<cost&>>
 end
@@ -124,9 +124,9 @@ function common.arrival_of(points, totals, unit)
   local i = 1
   while totals[i + 1] and totals[i] < unit do i = i + 1 end
   if i == 1 then return points[1] end
-  local place = (i - 1) * @step + 1
-  local arrival, before = points[place - @step], totals[i - 1]
-  local behind = (points[place] - arrival) * (unit - before) / (totals[i] - before)
+  local index = (i - 1) * @step + 1
+  local arrival, before = points[index - @step], totals[i - 1]
+  local behind = (points[index] - arrival) * (unit - before) / (totals[i] - before)
   return arrival + (behind - behind % 1)
 end
 
@@ -248,7 +248,7 @@ if fair then
     end
     at = at + 2 + 17 * #tags
   end
-  -- The optional numbers of a call are at its end. They are read backwards: `behind` is the place behind the next one.
+  -- The optional numbers of a call are at its end. They are read backwards: `behind` is the offset behind the next one.
   local behind, flow, weight, moved = #arg + 1, 1, 1, 4294967296
   behind = behind - 4 --places
   if call_flags % 128 >= 64 then
@@ -257,7 +257,7 @@ if fair then
   end
   if call_flags % 64 >= 32 then
     behind = behind - 20
-    -- `unpack` also returns the place behind what it reads.
+    -- `unpack` also returns the offset behind what it reads.
     reserves = { unpack('<I4I4I4I4I4', arg, behind) }
     reserves[6] = nil
   end
@@ -312,7 +312,7 @@ for i = 1, count do totals[i] = <<points[(i - 1) * @step + 1 + &]| + >> end
 
 -- `competing` is the number of announcements of other processes whose demand counts: of this level and of higher ones, or with
 -- shares or reserves, of all. Each has an entry in each table: the number of the process, its deadline, the arrival of its first
--- and of its last request, the place of its costs in the tail, with shares or reserves its rival (the key of the tag of its
+-- and of its last request, the offset of its costs in the tail, with shares or reserves its rival (the key of the tag of its
 -- share, or of its level if that is another one), and the units that wait. If all its requests arrived behind those of this call,
 -- it matters only with shares; without, the first announcement alone has an entry, as it matters whether there is one.
 local competing, processes, deadlines, oldest, newest, costs_at, rivals, <<waiting&>> = 0
@@ -332,12 +332,12 @@ local corrections& = is_rare and {}
 do
 -- The announcements of the first four processes that are not overdue, in order, up to the first one of the fourth, whose level
 -- and arrival are those of the front. Each has the level, 0 for the lead of a share, the arrival of its first request, the number
--- of the process, the deadline, and the place of its costs.
+-- of the process, the deadline, and the offset of its costs.
 local front, front_level, front_arrival = {}, 8
 for _ = 1, announced do
   if at + 22 + @demand > #padded then padded = tail .. rep('\0', 128) end
   local who, deadline, bytes, called, first, last, <<units&>> = unpack('<I7I7I2I7I7I7@sums', padded, at)
-  local place, waits, is_other = at + 23 + @demand, bytes >= 32768, false
+  local costs, waits, is_other = at + 23 + @demand, bytes >= 32768, false
   bytes = bytes % 32768
   local next, is_idle = at + 16 + bytes, false
   if next > #tail + 1 - logs or waits and bytes < 7 + @demand + @detail then
@@ -353,9 +353,9 @@ for _ = 1, announced do
       break
     end
     if lost ~= 0 and called >= lost and not forgets and operation < 2 then
-      local first = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
-      for place = first, next - @grant - (has_share and 7 or 0), @grant do
-        local time, <<given&>> = unpack('<I7@costs', padded, place)
+      local first = waits and costs + @detail + byte(padded, costs + @detail - 1) * @point or at + 23
+      for offset = first, next - @grant - (has_share and 7 or 0), @grant do
+        local time, <<given&>> = unpack('<I7@costs', padded, offset)
         local i& = #corrections&
         if given& > 0 then corrections&[i& + 1], corrections&[i& + 2] = time, -given& end
       end
@@ -370,7 +370,7 @@ for _ = 1, announced do
       local their_level, rival = (who % @SHARE - who % @LEVEL) / @LEVEL
       local is_lower = their_level > level
       if deadline >= now and (their_level < front_level or their_level == front_level and first <= front_arrival) then
-        local i, one = 1, { their_level, 0, first, who, deadline, place }
+        local i, one = 1, { their_level, 0, first, who, deadline, costs }
         while front[i] and common.is_before(front[i], one) do i = i + 1 end
         table.insert(front, i, one)
         local last, distinct = nil, 0
@@ -410,7 +410,7 @@ for _ = 1, announced do
         competing = competing + 1
         rivals[competing] = rival
         processes[competing], deadlines[competing], oldest[competing] = who, deadline, first
-        newest[competing], costs_at[competing], <<waiting&[competing]>> = last, place, <<units&>>
+        newest[competing], costs_at[competing], <<waiting&[competing]>> = last, costs, <<units&>>
       end
     end
   end
@@ -419,7 +419,7 @@ for _ = 1, announced do
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local finish = waits and place + @detail + byte(padded, place + @detail - 1) * @point or at + 23
+      local finish = waits and costs + @detail + byte(padded, costs + @detail - 1) * @point or at + 23
       local its_share = who % @LANE >= @SHARE and sub(tail, next - 7, next - 1) or ''
       bytes = finish - at - 16 + #its_share + (waits and 32768 or 0)
       text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, finish - 1) .. its_share
@@ -436,7 +436,7 @@ if at ~= #tail + 1 - logs and raw ~= '' then
   answers[nth] = '\3'
   break
 end
--- The other announcements together; `nil` if the announcement of this process may replace a single one in its place.
+-- The other announcements together; `nil` if the announcement of this process may replace a single one where it is.
 local other_bytes
 if not cuts or cuts[2] or cuts[1][3] ~= '' then
   local slices, from = {}, announced_at
@@ -521,18 +521,18 @@ if operation < 3 then
   -- The expected departures of the points that were not granted. The last one is also needed below.
   local departs = now
   for i = 1, count do
-    local place = (i - 1) * @step + 1
+    local index = (i - 1) * @step + 1
     if totals[i] > total_granted then
-      local before& = points[place + &] - granted&
+      local before& = points[index + &] - granted&
       local each& = cost&
       if total_cost == 0 and i <= 8 then
-        each& = points[place + &] - (i > 1 and points[place - @step + &] or 0)
+        each& = points[index + &] - (i > 1 and points[index - @step + &] or 0)
       end
       -- Where it costs nothing or an unknown amount, it departs behind those before it.
       if each& == 0 and before& > 0 then each& = 1 end
       before& = before& - each&
       if competing > 0 then
-        local <<others&>> = ahead(points[place], (<<before& + granted&| + >>))
+        local <<others&>> = ahead(points[index], (<<before& + granted&| + >>))
         before& = before& + others&
       end
       departs = earliest(now, <<before&>>, <<each&>>)
@@ -648,10 +648,10 @@ if operation < 3 then
     local deadline = (next_call > now and next_call or now) + (late > @LATE and late or @LATE)
     is_same = false
     if described > 0 then
-      local place = (described - 1) * @step + 1
-      local units& = left[place + &]
+      local index = (described - 1) * @step + 1
+      local units& = left[index + &]
       own_bytes = pack('<I7I7I2I7I7I7@sums@costsB', process, deadline, 32775 + @demand + @detail + #text, number, left[1],
-        left[place], <<units&>>, <<cost&>>, stored) .. text
+        left[index], <<units&>>, <<cost&>>, stored) .. text
     else
       own_bytes = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
     end

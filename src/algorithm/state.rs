@@ -119,7 +119,7 @@ impl State {
         };
         old.append(&mut self.former);
         let continued = quotas.iter().map(|quota| {
-            let all = old.iter().zip(0..).filter_map(|(counter, place)| {
+            let all = old.iter().zip(0..).filter_map(|(counter, index)| {
                 let (mut counter, span) = (counter.clone(), counter.span());
                 let distance = span.abs_diff(quota.span());
                 let is_continued = counter.continue_as(quota, now);
@@ -127,7 +127,7 @@ impl State {
                     Tally::Gcra(it) if distance > 0 => it.due,
                     _ => 0,
                 };
-                let misses = distance > 0 && place >= complete;
+                let misses = distance > 0 && index >= complete;
                 let nearness = (span < quota.span(), distance);
                 let order = (distance > 0, misses, Reverse(due), nearness);
                 is_continued.then_some((order, counter))
@@ -163,8 +163,8 @@ impl State {
         }
         self.drop_expired(now);
         let mut before = self.announced.iter();
-        let place = before.position(|it| it.process == take.process);
-        let announced = place.map(|place| self.announced[place].number);
+        let index = before.position(|it| it.process == take.process);
+        let announced = index.map(|index| self.announced[index].number);
         let reported = self.places().and_then(|(_, it)| it.last_call(take.process));
         if take.number != 0 && announced.max(reported) >= Some(take.number) {
             return Taken {
@@ -173,7 +173,7 @@ impl State {
             };
         }
         let (corrections, terms) = (&take.corrections, take.terms(buffer, now));
-        let last = place.map(|place| self.announced.swap_remove(place));
+        let last = index.map(|index| self.announced.swap_remove(index));
         let corrected = self.report(take, last.as_ref());
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();

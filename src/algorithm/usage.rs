@@ -89,7 +89,7 @@ mod tests {
             (bits, shift) in (any::<u64>(), 18..60_u32),
             unit in prop::sample::select(vec![1, MILLISECOND, SECOND, MINUTE, HOUR]),
             burst in 1..100_000_u32,
-            place in 0..7_usize,
+            index in 0..7_usize,
         ) {
             let window = u64::clamp(bits >> shift, 1, 1 << 40) / unit * unit + unit;
             prop_assume!(window / u64::from(limit) > 0);
@@ -102,7 +102,7 @@ mod tests {
                 Algorithm::Gcra { burst },
                 Algorithm::FixedWindow { start: WindowStart::Clock },
                 Algorithm::FixedWindow { start: first },
-            ][place];
+            ][index];
             let quota = Quota::new(limit, Duration::from_micros(window)).algorithm(algorithm);
             let mut counter = Counter::new(&quota);
             if let Tally::Window(it) = &mut counter.tally {

@@ -5,7 +5,7 @@
 -- and the units before it. In the tables, these count from entry `first`; in the value, from the beginning, modulo 2^32, and
 -- `base` is the difference. `total` is all units from the beginning, `used` those of the log; `first_time` and `last` are the
 -- recorded times of its first and last entry.
--- A log has `room` for entries. A ring begins with the one at `place`; `pages` are the parts that were read.
+-- A log has `room` for entries. The first entry of a ring is in `first_slot`; `pages` are the parts that were read.
 local load$, drop$, earliest$, fits$, take$, settle$, ends$, clear$, write$
 do
   local prefix = sub(head, @terms, @terms + 11)
@@ -15,18 +15,18 @@ do
   local first, kept, stop, total, base, used, first_time, last
   local times, befores
   local log, room = 0, 1000 --whole
-  local ring, room, place, pages --ring
+  local ring, room, first_slot, pages --ring
 
   function load$()
     first, kept, stop, total, base, used, first_time, last = 0, 0, 0, 0, 0, 0, 0, 0
     times, befores = nil, nil
-    ring, room, place, pages = rings, 64, 0, {} --ring
+    ring, room, first_slot, pages = rings, 64, 0, {} --ring
     if raw ~= '' and not needs_transaction then
       if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
         needs_transaction = true
       else
         kept, total = unpack('<I2I4', raw, @value + 12) --whole
-        kept, total, room, place, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
+        kept, total, room, first_slot, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
       end
     end
     log, logs = logs, logs + kept * 11 --whole
@@ -38,7 +38,7 @@ do
     if i >= kept then return times[i], befores[i] end
     if i == first then return first_time, 0 end
     local time, before = unpack('<I7I4', tail, log + i * 11) --whole
-    local slot = (place + i) % room --ring
+    local slot = (first_slot + i) % room --ring
     local behind = slot % 32 --ring
     local page = slot - behind --ring
     local text = pages[page] --ring
@@ -238,14 +238,14 @@ do
     if kept > first then changed = sub(tail, log + first * 11, log + kept * 11 - 1) .. changed end --whole
     return pack('<c12I2I4', prefix, stop - first, total), changed --whole
     if changed ~= '' then --ring
-      local slot = (place + kept) % room --ring
+      local slot = (first_slot + kept) % room --ring
       local fit = (room - slot) * 11 --ring
       call('SETRANGE', key, ring + slot * 11, #changed > fit and sub(changed, 1, fit) or changed) --ring
       if #changed > fit then call('SETRANGE', key, ring, sub(changed, fit + 1)) end --ring
     end --ring
-    local before, first_place = base, (place + first) % room --ring
+    local before, new_first_slot = base, (first_slot + first) % room --ring
     if first >= kept and first < stop then before = (befores[first] + base) % 4294967296 end --ring
-    return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, first_place, first_time, before, last), '' --ring
+    return pack('<c12I2I4I2I2I7I4I7', prefix, stop - first, total, room, new_first_slot, first_time, before, last), '' --ring
   end
 end
 
@@ -274,7 +274,7 @@ if count$ > 0 then
     count$, base$ = 0, total$ --ring
   elseif first$ + window$ <= now then
     local text, behind, stop = tail, log$ + 11, at --whole
-    local slot = (place$ + 1) % room$ --ring
+    local slot = (first_slot$ + 1) % room$ --ring
     local text = call('GETRANGE', key, ring$ + slot * 11, ring$ + (slot + 16 < room$ and slot + 16 or room$) * 11 - 1) --ring
     local behind, stop = 1, #text --ring
     repeat
@@ -284,7 +284,7 @@ if count$ > 0 then
     if first$ + window$ <= now then break end
     count$, log$ = count$ - (behind - 11 - log$) / 11, behind - 11 --whole
     local gone = (behind - 1) / 11 --ring
-    count$, place$ = count$ - gone, (place$ + gone) % room$ --ring
+    count$, first_slot$ = count$ - gone, (first_slot$ + gone) % room$ --ring
   end
   used$ = (total$ - base$) % 4294967296
 end
@@ -301,7 +301,7 @@ end
 --@record
 logs = logs .. sub(tail, log$, log$ + count$ * 11 - 1) .. changed$ --whole
 if changed$ ~= '' then --ring
-  call('SETRANGE', key, ring$ + (place$ + count$) % room$ * 11, changed$) --ring
+  call('SETRANGE', key, ring$ + (first_slot$ + count$) % room$ * 11, changed$) --ring
 end --ring
 if changed$ ~= '' then
   if count$ == 0 then first$ = rounded$ end

@@ -133,7 +133,7 @@ impl Algorithm for Window {
         let recorded = self.round(recorded);
         self.used += u64::from(units);
         // Most departures are recorded last.
-        let place = match self.log.back() {
+        let index = match self.log.back() {
             Some(last) if recorded < last.recorded => {
                 self.log.partition_point(|entry| entry.recorded < recorded)
             }
@@ -141,11 +141,11 @@ impl Algorithm for Window {
             _ => self.log.len(),
         };
         if self.log.len() < MOST_ENTRIES {
-            match self.log.get_mut(place) {
+            match self.log.get_mut(index) {
                 Some(entry) if entry.recorded == recorded => entry.units += units,
-                _ => self.log.insert(place, Entry { recorded, units }),
+                _ => self.log.insert(index, Entry { recorded, units }),
             }
-        } else if let Some(entry) = self.log.get_mut(place) {
+        } else if let Some(entry) = self.log.get_mut(index) {
             entry.units += units;
         } else if let Some(last) = self.log.back_mut() {
             *last = Entry {
@@ -165,14 +165,14 @@ impl Algorithm for Window {
             return;
         }
         let log = &self.log;
-        let Ok(place) = log.binary_search_by_key(&recorded, |entry| entry.recorded) else {
+        let Ok(index) = log.binary_search_by_key(&recorded, |entry| entry.recorded) else {
             return;
         };
-        let returned = u64::from(self.log[place].units).min(settled.difference.unsigned_abs());
+        let returned = u64::from(self.log[index].units).min(settled.difference.unsigned_abs());
         self.used -= returned;
-        self.log[place].units -= returned as u32;
-        if self.log[place].units == 0 {
-            self.log.remove(place);
+        self.log[index].units -= returned as u32;
+        if self.log[index].units == 0 {
+            self.log.remove(index);
         }
     }
 

@@ -432,7 +432,7 @@ impl Handle {
         others.for_each(|other| other.update(|queue| queue.nudge(Instant::now())));
     }
 
-    /// A permit was not used: the next request departs in its place, or the store takes it back.
+    /// A permit was not used: the next request departs by it, or it returns to the store.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, granted: Granted) {
         let (turn, position) = (granted.turn, granted.position);
         self.denials.forget(Some(key));

@@ -2,7 +2,7 @@
 //!
 //! A queue names the time of its next call. The task sends the calls that are due in batches, one for each shard of
 //! the store, and applies the answers to the queues. Every runtime on which requests wait has such a task. The first one
-//! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one takes its place.
+//! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one calls.
 
 use std::any::Any;
 use std::hash::BuildHasher;

@@ -20,14 +20,14 @@ mod world;
 impl Queue {
     /// The model compares queues without their tasks and the reasons of failures.
     fn state(&self) -> impl PartialEq + Hash {
-        let request = |place: Arrival, request: &Request, turn: Option<Turn>| {
-            let asks = (place, request.mode, request.cost);
+        let request = |arrival: Arrival, request: &Request, turn: Option<Turn>| {
+            let asks = (arrival, request.mode, request.cost);
             (asks, request.bound, request.has_missed, turn)
         };
         let waiting = self.waiting.iter().chain(&self.tries);
-        let waiting = waiting.map(|(&place, it)| request(place, it, None));
+        let waiting = waiting.map(|(&new, it)| request(new, it, None));
         let departing = self.departing.requests.iter();
-        let departing = departing.map(|(&place, it)| request(place, &it.request, Some(*it.turn)));
+        let departing = departing.map(|(&new, it)| request(new, &it.request, Some(*it.turn)));
         let failed: Vec<_> = self.failed.keys().copied().collect();
         let requests: Vec<_> = waiting.chain(departing).collect();
         let calls = (

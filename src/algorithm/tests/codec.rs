@@ -77,11 +77,11 @@ proptest! {
             world.step(step);
         }
         let mut value = world.state.encode();
-        for (place, byte) in &damages {
+        for (index, byte) in &damages {
             // Most damage behind the magic and the version.
-            let place = place.index(value.len());
-            let place = if place < 3 { value.len() - 1 } else { place };
-            value[place] = *byte;
+            let index = index.index(value.len());
+            let index = if index < 3 { value.len() - 1 } else { index };
+            value[index] = *byte;
         }
         if let Some(cut) = cut {
             value.truncate(cut.index(value.len()));

@@ -127,7 +127,7 @@ impl World {
     pub(super) fn new(quotas: &[Counter]) -> Self {
         Self {
             state: State::new(quotas),
-            // The clock's windows begin at no special place of a history.
+            // The clock's windows begin at no special time of a history.
             now: START + 7_777,
             quotas: quotas.to_vec(),
             numbers: [0; 5],
@@ -147,10 +147,10 @@ impl World {
             Step::Wait(span) => self.now += span,
             Step::Take(call) => self.take(call),
             Step::GiveBack(which) => {
-                let is_later = |place: &usize| self.departures[*place].departs > self.now;
+                let is_later = |index: &usize| self.departures[*index].departs > self.now;
                 let later: Vec<_> = (0..self.departures.len()).filter(is_later).collect();
-                if let Some(&place) = later.get(which % later.len().max(1)) {
-                    let it = self.departures.swap_remove(place);
+                if let Some(&index) = later.get(which % later.len().max(1)) {
+                    let it = self.departures.swap_remove(index);
                     let settlement = Settlement {
                         unit: 0,
                         recorded: it.recorded,

@@ -42,7 +42,7 @@ pub(super) enum Step {
     Finish(usize),
     /// A process sends a call.
     Send(usize),
-    /// A call of a process reaches the store, by its place among those in flight.
+    /// A call of a process reaches the store, by its index among those in flight.
     Execute(usize, usize),
     /// A reply reaches its process.
     Answer(usize, usize),
@@ -69,7 +69,7 @@ thread_local! {
     static WOKEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Wakes the request of this place.
+/// Wakes the request with this index.
 struct Bell(usize);
 
 impl Wake for Bell {
@@ -290,7 +290,7 @@ impl World {
     fn turn(&self, setup: &Setup, nth: usize) -> Option<&Turn> {
         let queue = &self.processes[setup.requests[nth].0].queue;
         match self.requests[nth] {
-            Request::Joined { place, .. } => Some(&*queue.departing.requests.get(&place)?.turn),
+            Request::Joined { arrival, .. } => Some(&*queue.departing.requests.get(&arrival)?.turn),
             _ => None,
         }
     }
@@ -299,7 +299,7 @@ impl World {
     fn waiting(&self, setup: &Setup) -> Vec<usize> {
         let is_waiting = |nth: &usize| {
             let queue = &self.processes[setup.requests[*nth].0].queue;
-            matches!(self.requests[*nth], Request::Joined { place, .. } if queue.waiting.contains_key(&place))
+            matches!(self.requests[*nth], Request::Joined { arrival, .. } if queue.waiting.contains_key(&arrival))
         };
         (0..self.requests.len()).filter(is_waiting).collect()
     }
@@ -340,16 +340,16 @@ impl World {
         let (now, (p, kind)) = (self.now(), setup.requests[nth]);
         let queue = &mut self.processes[p].queue;
         let (at, number) = (now, nth as u64);
-        let place = Arrival { at, number };
+        let arrival = Arrival { at, number };
         let (mode, bound) = match kind {
             Kind::Waits => (Mode::Wait, None),
             Kind::Bounded => (Mode::Wait, Some(now + TICK * BOUND)),
             Kind::Tries => (Mode::Try, None),
         };
         let cost = setup.cost(nth) as u32;
-        queue.join(mode, place, cost.into(), bound);
+        queue.join(mode, arrival, cost.into(), bound);
         self.requests[nth] = Request::Joined {
-            place,
+            arrival,
             is_awake: true,
             timer: None,
         };
@@ -357,32 +357,32 @@ impl World {
 
     fn poll(&mut self, setup: &Setup, nth: usize, is_forfeited: bool) {
         let (now, (p, _)) = (self.now(), setup.requests[nth]);
-        let Request::Joined { mut place, .. } = self.requests[nth] else {
+        let Request::Joined { mut arrival, .. } = self.requests[nth] else {
             return;
         };
         let queue = &mut self.processes[p].queue;
-        let mut bound = queue.waiting.get(&place).and_then(|it| it.bound);
-        if let Some(Departing { request, turn }) = queue.departing.requests.get_mut(&place) {
+        let mut bound = queue.waiting.get(&arrival).and_then(|it| it.bound);
+        if let Some(Departing { request, turn }) = queue.departing.requests.get_mut(&arrival) {
             bound = request.bound;
             if setup.fault == "departs-before-turn" {
                 turn.from = now;
             }
         }
         let step = loop {
-            match queue.poll(place, now, &WAKERS[nth]) {
+            match queue.poll(arrival, now, &WAKERS[nth]) {
                 queue::Step::Missed(..) => {
                     if setup.fault == "requeues-behind-others"
-                        && let Some(request) = queue.waiting.remove(&place)
+                        && let Some(request) = queue.waiting.remove(&arrival)
                     {
-                        place.number += 10;
-                        queue.waiting.insert(place, request);
+                        arrival.number += 10;
+                        queue.waiting.insert(arrival, request);
                     }
                 }
                 step => break step,
             }
         };
         let joined = |timer| Request::Joined {
-            place,
+            arrival,
             is_awake: false,
             timer,
         };
@@ -413,7 +413,7 @@ impl World {
         for _ in 0..setup.cost(nth) {
             let mut granted = self.granted.iter();
             match granted.position(|unit| *unit == (p, recorded)) {
-                Some(place) if is_in_time => _ = self.granted.swap_remove(place),
+                Some(index) if is_in_time => _ = self.granted.swap_remove(index),
                 _ => self.broken = Some(Claim::InTurn),
             }
             self.departed.push(self.tick);
@@ -430,9 +430,9 @@ impl World {
     fn cancel(&mut self, setup: &Setup, nth: usize) {
         let now = self.now();
         let queue = &mut self.processes[setup.requests[nth].0].queue;
-        if let Request::Joined { place, .. } = self.requests[nth] {
+        if let Request::Joined { arrival, .. } = self.requests[nth] {
             queue.is_announced &= setup.fault != "keeps-demand-of-cancelled";
-            queue.leave(place, now);
+            queue.leave(arrival, now);
         }
         self.requests[nth] = Request::Cancelled;
     }

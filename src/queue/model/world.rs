@@ -29,7 +29,7 @@ pub(super) const EPOCH: u64 = 1_763_000_000_000_000;
 /// How often each may happen.
 pub(super) type May = [u8; 10];
 
-/// The places of [`May`], by their names in [`MISHAPS`].
+/// The indices of [`May`], by their names in [`MISHAPS`].
 pub(super) const CANCELLED: usize = 0;
 pub(super) const FORFEITED: usize = 1;
 /// A tick passes while something is due.
@@ -169,7 +169,7 @@ pub(super) enum Request {
     New,
     /// It waits in its queue, and is polled if it is awake or its timer has passed.
     Joined {
-        place: Arrival,
+        arrival: Arrival,
         is_awake: bool,
         timer: Option<Instant>,
     },
@@ -182,17 +182,17 @@ pub(super) enum Request {
 
 impl Process {
     /// Whether a request that sleeps until a time is woken for its turn, or for its bound. Else calls serve it.
-    fn wakes(&self, place: Arrival, timer: Option<Instant>, is_served: bool) -> bool {
+    fn wakes(&self, arrival: Arrival, timer: Option<Instant>, is_served: bool) -> bool {
         let (queue, is_in_time) = (&self.queue, |at| timer.is_some_and(|timer| timer <= at));
-        if let Some(Departing { turn, .. }) = queue.departing.requests.get(&place) {
-            return match queue.departing.stall.blocks(place) {
+        if let Some(Departing { turn, .. }) = queue.departing.requests.get(&arrival) {
+            return match queue.departing.stall.blocks(arrival) {
                 true => queue.departing.stall.check.is_some(),
                 false => is_in_time(turn.from),
             };
         }
-        let request = queue.waiting.get(&place).or(queue.tries.get(&place));
+        let request = queue.waiting.get(&arrival).or(queue.tries.get(&arrival));
         request.is_some_and(|it| match it.bound {
-            Some(bound) => is_in_time(bound.max(place.at + LONGEST_CALL)),
+            Some(bound) => is_in_time(bound.max(arrival.at + LONGEST_CALL)),
             None => is_served || timer.is_some(),
         })
     }
@@ -262,8 +262,8 @@ impl Setup {
                 "costs" => setup.has_costs = true,
                 "joined" => setup.joined = count.into(),
                 _ => {
-                    let place = MISHAPS.split(' ').position(|it| it == option);
-                    setup.may[place.expect(name)] = count;
+                    let index = MISHAPS.split(' ').position(|it| it == option);
+                    setup.may[index.expect(name)] = count;
                 }
             }
         }
@@ -380,10 +380,10 @@ impl World {
             let is_served = process.queue.due().is_some() || process.is_calling();
             let is_woken = |request: &Request| match *request {
                 Request::Joined {
-                    place,
+                    arrival,
                     is_awake,
                     timer,
-                } => is_awake || process.wakes(place, timer, is_served),
+                } => is_awake || process.wakes(arrival, timer, is_served),
                 _ => true,
             };
             process.has_crashed || self.requests_of(setup, p).all(is_woken)

@@ -83,7 +83,7 @@ fn is_ring(kind: u8) -> bool {
 fn algorithm(counter: &Counter) -> (&'static str, &'static str, &'static str) {
     match counter.tally {
         Tally::Window(_) if is_ring(counter.kind()) => {
-            let names = "count$, total$, room$, place$, first$, base$, last$";
+            let names = "count$, total$, room$, first_slot$, first$, base$, last$";
             (WINDOW, "c12I2I4I2I2I7I4I7", names)
         }
         Tally::Window(_) => (WINDOW, "c12I2I4", "count$, total$"),
