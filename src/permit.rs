@@ -44,13 +44,13 @@ impl Permit {
     /// Without such a quota, the place is [not held](Place::is_held), and does nothing.
     #[must_use = "the place is released when it is dropped"]
     pub fn hold(self) -> Place {
-        self.granted.held
+        self.granted.place
     }
 
     /// The place, which the permit no longer holds.
     #[inline]
     pub(crate) fn take_place(&mut self) -> Place {
-        mem::take(&mut self.granted.held)
+        mem::take(&mut self.granted.place)
     }
 
     /// How long the request waited.

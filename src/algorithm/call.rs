@@ -8,22 +8,22 @@ use super::{Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reser
 /// The least time in which a request without a place may get one, as far as answers say.
 pub(super) const LEAST_BEYOND: u64 = 100_000;
 
-/// The terms of one call.
+/// When a call was executed, and the spans that it brings along.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct Times {
     pub(crate) now: u64,
     /// How long the answer takes: a request departs no earlier than it arrives.
     pub(crate) round_trip: u64,
     /// The guard and the buffer: how much later than granted a request may arrive upstream.
-    pub(crate) hold: u64,
+    pub(crate) lateness: u64,
     /// How far ahead departures are granted.
     pub(crate) horizon: u64,
 }
 
-impl Terms {
+impl Times {
     /// The latest moment at which a request that may depart at `at` can arrive upstream.
     pub(crate) fn recorded(&self, at: u64) -> u64 {
-        at.max(self.now + self.round_trip) + self.hold
+        at.max(self.now + self.round_trip) + self.lateness
     }
 
     /// A time at which this call grants nothing.
@@ -106,11 +106,11 @@ impl Take {
         }
     }
 
-    pub(crate) fn terms(&self, buffer: u64, now: u64) -> Terms {
-        Terms {
+    pub(crate) fn times(&self, buffer: u64, now: u64) -> Times {
+        Times {
             now,
             round_trip: self.round_trip,
-            hold: self.guard + buffer,
+            lateness: self.guard + buffer,
             horizon: self.horizon,
         }
     }

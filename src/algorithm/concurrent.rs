@@ -1,6 +1,6 @@
 //! Limits of how many requests are in progress.
 
-use super::{Algorithm, Settlement, Size, Take, Terms};
+use super::{Algorithm, Settlement, Size, Take, Times};
 
 /// A quota of so many units in progress at once. The span of its size is the lease.
 ///
@@ -117,14 +117,14 @@ impl Algorithm for Concurrent {
     }
 
     /// A place may be released at any time, so the estimate lies right behind the horizon.
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, times: &Times) -> u64 {
         match self.is_full(size, ahead, cost) {
-            true => from.max(terms.beyond()),
+            true => from.max(times.beyond()),
             false => from,
         }
     }
 
-    fn fits(&self, size: Size, _at: u64, cost: u32, _terms: &Terms) -> u64 {
+    fn fits(&self, size: Size, _at: u64, cost: u32, _terms: &Times) -> u64 {
         self.free(size) / u64::from(cost)
     }
 

@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Terms, Window};
+use super::{Concurrent, Costs, Fixed, Gcra, Settlement, Times, Window};
 use crate::quota::{self, Quota, WindowStart, units_of};
 
 /// The numbers of a quota.
@@ -23,16 +23,16 @@ pub(super) trait Algorithm {
 
     /// The first time from `from` on at which a request of this cost may depart, behind so many units that are ahead
     /// of it. If there are any, it is an estimate, which may be early, never late.
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64;
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, times: &Times) -> u64;
 
     /// How many requests of this cost may depart together at `at`, which is a time that `earliest` has named. It may be
     /// none if that is not now.
-    fn fits(&self, size: Size, at: u64, cost: u32, terms: &Terms) -> u64;
+    fn fits(&self, size: Size, at: u64, cost: u32, times: &Times) -> u64;
 
     /// How many units may depart now.
-    fn remaining(&self, size: Size, terms: &Terms) -> u64 {
-        match self.earliest(size, terms.now, 0, 1, terms) == terms.now {
-            true => self.fits(size, terms.now, 1, terms),
+    fn remaining(&self, size: Size, times: &Times) -> u64 {
+        match self.earliest(size, times.now, 0, 1, times) == times.now {
+            true => self.fits(size, times.now, 1, times),
             false => 0,
         }
     }
@@ -141,13 +141,13 @@ impl Counter {
 
     /// Forgets what no longer counts, and returns when a request may depart, if it costs anything here.
     #[inline(always)]
-    pub(super) fn earliest_now(&mut self, cost: &Costs, terms: &Terms) -> u64 {
+    pub(super) fn earliest_now(&mut self, cost: &Costs, times: &Times) -> u64 {
         let (size, cost) = (self.size, cost.0[self.nth()]);
         counted!(&mut self.tally, it => {
-            it.drop_expired(size, terms.now);
+            it.drop_expired(size, times.now);
             match cost {
-                0 => terms.now,
-                cost => it.earliest(size, terms.now, 0, cost.into(), terms),
+                0 => times.now,
+                cost => it.earliest(size, times.now, 0, cost.into(), times),
             }
         })
     }
@@ -169,9 +169,9 @@ impl Counter {
 
     /// How many units may depart now, and when all are available again.
     #[inline(always)]
-    pub(super) fn left(&self, terms: &Terms) -> (u64, u64) {
+    pub(super) fn left(&self, times: &Times) -> (u64, u64) {
         let size = self.size;
-        counted!(&self.tally, it => (it.remaining(size, terms), it.resets(size)))
+        counted!(&self.tally, it => (it.remaining(size, times), it.resets(size)))
     }
 
     /// The time over which departures count. Places are no departures.
@@ -236,13 +236,13 @@ impl Counter {
     }
 
     #[inline]
-    pub(super) fn earliest(&self, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
-        counted!(&self.tally, it => it.earliest(self.size, from, ahead, cost, terms))
+    pub(super) fn earliest(&self, from: u64, ahead: u64, cost: u64, times: &Times) -> u64 {
+        counted!(&self.tally, it => it.earliest(self.size, from, ahead, cost, times))
     }
 
     #[inline]
-    pub(super) fn fits(&self, at: u64, cost: u32, terms: &Terms) -> u64 {
-        counted!(&self.tally, it => it.fits(self.size, at, cost, terms))
+    pub(super) fn fits(&self, at: u64, cost: u32, times: &Times) -> u64 {
+        counted!(&self.tally, it => it.fits(self.size, at, cost, times))
     }
 
     pub(super) fn settle(&mut self, settled: &Settlement) {

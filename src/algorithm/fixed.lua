@@ -33,7 +33,7 @@ do
     if at < start then at = start end
     while true do
       local close = closes(at)
-      if close and (at > arrives and at or arrives) + hold >= close and not (@aligned and at % window == 0) then
+      if close and (at > arrives and at or arrives) + lateness >= close and not (@aligned and at % window == 0) then
         at = @aligned and close or finish
       else
         local free = free(at)
@@ -42,7 +42,7 @@ do
           local rounds = (units - 1) / limit
           rounds = rounds - rounds % 1
           if @aligned then return at - at % window + span(rounds, window) end
-          return at + span(rounds, window + hold)
+          return at + span(rounds, window + lateness)
         end
         if units > limit then units = units - free end
         at = finish

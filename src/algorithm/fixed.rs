@@ -1,6 +1,6 @@
 //! The fixed window: at most N units in each window, one window after the other.
 
-use super::{Algorithm, Settlement, Size, Terms, span};
+use super::{Algorithm, Settlement, Size, Times, span};
 
 /// A fixed window quota and its current window, in microseconds.
 ///
@@ -60,13 +60,13 @@ impl Fixed {
 }
 
 impl Algorithm for Fixed {
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, times: &Times) -> u64 {
         let most = u64::from(size.units);
         let mut units = ahead + cost;
         let mut at = from.max(self.start);
         loop {
             let begins = self.aligned && at.is_multiple_of(size.span);
-            let is_late = |closes: &u64| terms.recorded(at) >= *closes;
+            let is_late = |closes: &u64| times.recorded(at) >= *closes;
             if let Some(closes) = self.closes(size, at).filter(is_late)
                 && !begins
             {
@@ -82,7 +82,7 @@ impl Algorithm for Fixed {
                 return if self.aligned {
                     at - at % size.span + span(rounds, size.span)
                 } else {
-                    at + span(rounds, size.span + terms.hold)
+                    at + span(rounds, size.span + times.lateness)
                 };
             }
             if units > most {
@@ -92,7 +92,7 @@ impl Algorithm for Fixed {
         }
     }
 
-    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Terms) -> u64 {
+    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Times) -> u64 {
         self.free(size, at) / u64::from(cost)
     }
 

@@ -24,7 +24,7 @@ do
   end
 
   function fits$(at, cost)
-    local from = (at > arrives and at or arrives) + hold
+    local from = (at > arrives and at or arrives) + lateness
     if due > from then from = due end
     local each = span(cost, interval)
     local room = (at + (@spaced and each or tolerance) - from) / each

@@ -1,6 +1,6 @@
 //! The generic cell rate algorithm (ITU-T I.371, annex A), spacing and the leaky bucket.
 
-use super::{Algorithm, Settlement, Size, Terms, span};
+use super::{Algorithm, Settlement, Size, Times, span};
 
 /// A quota of one unit per interval, which is the span of its size. A burst of all its units may depart at once.
 ///
@@ -43,14 +43,14 @@ impl Gcra {
 
 impl Algorithm for Gcra {
     #[inline]
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, _terms: &Terms) -> u64 {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, _terms: &Times) -> u64 {
         let ready = self.due + span(ahead + cost, size.span);
         from.max(ready.saturating_sub(self.tolerance(size, cost)))
     }
 
     #[inline]
-    fn fits(&self, size: Size, at: u64, cost: u32, terms: &Terms) -> u64 {
-        let due = self.due.max(terms.recorded(at));
+    fn fits(&self, size: Size, at: u64, cost: u32, times: &Times) -> u64 {
+        let due = self.due.max(times.recorded(at));
         let cost = u64::from(cost);
         let room = (at + self.tolerance(size, cost)).saturating_sub(due);
         (room / span(cost, size.span)).max(1)

@@ -4,7 +4,7 @@
 //! encoded value.
 
 pub(crate) use self::{
-    call::{Attempt, Origin, Recorded, Terms},
+    call::{Attempt, Origin, Recorded, Times},
     concurrent::Concurrent,
     counter::{Counter, Tally, are_alike, number_units},
     demand::{Announcement, level},

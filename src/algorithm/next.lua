@@ -8,7 +8,7 @@ local function nudge(<<free&>>)
   -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.
   local nudges_all, late = frees and has_rivals, frees and 0 or @UNAWARE + 2 * round_trip
   -- True if a request waits for a unit that was not set free.
-  local function is_held_up(<<cost&>>)
+  local function waits_elsewhere(<<cost&>>)
     if free& > 0 then cost& = 0 end
     return frees and (<<cost& > 0| or >>) and earliest(now, <<0>>, <<cost&>>) > far
   end
@@ -32,14 +32,14 @@ local function nudge(<<free&>>)
   local own
   if described > 0 and not nudges_all then
     local each& = total_cost > 0 and cost& or left[1 + &]
-    if not is_held_up(<<each&>>) then own = { level, has_rivals and fair.leads[fair.own] or 0, left[1], process } end
+    if not waits_elsewhere(<<each&>>) then own = { level, has_rivals and fair.leads[fair.own] or 0, left[1], process } end
   end
   nudged = {}
   for i = 1, #waiting do
     local _, _, _, who, deadline, costs = spread(waiting[i])
     if own and common.is_before(own, waiting[i]) or #nudged == 255 then break end
     local <<each&>> = common.first_cost(costs)
-    if is_held_up(<<each&>>) then
+    if waits_elsewhere(<<each&>>) then
       -- Its cost in other units is kept for it.
       ahead& = ahead& + (nudges_all and 0 or each&)
     else

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::demand::WATCH_DELAY;
 use super::{
-    Ahead, Demand, LANE_BITS, Others, State, Take, Terms, Units, concurrent, level, order,
+    Ahead, Demand, LANE_BITS, Others, State, Take, Times, Units, concurrent, level, order,
 };
 
 /// The least time until the next call of a process, and the longest time that a waiting process does not call.
@@ -29,17 +29,17 @@ impl State {
     /// expected to depart at `last`.
     pub(super) fn next_call(
         &self,
-        terms: &Terms,
+        times: &Times,
         others: &Others<'_>,
         granted: Units,
         rest: &Demand,
         take: &Take,
         last: u64,
     ) -> u64 {
-        let now = terms.now;
+        let now = times.now;
         let first = rest.oldest();
         let ahead = others.ahead(first, granted, Ahead::All);
-        let opens = |ahead| self.earliest(terms, now, ahead, rest.units_of(1));
+        let opens = |ahead| self.earliest(times, now, ahead, rest.units_of(1));
         let opening = opens(ahead);
         let early = |at: u64| at.saturating_sub(take.horizon / 2);
         let by_process = others.by_process(first);
@@ -52,7 +52,7 @@ impl State {
             silence = silence.min(without_one.saturating_sub(now));
         }
         let silence = LONGEST_SILENCE.max(silence);
-        let call = match self.full(terms, opening, ahead, rest.units_of(1)) {
+        let call = match self.full(times, opening, ahead, rest.units_of(1)) {
             Some(places) => {
                 let look = concurrent::look(take.holding, others.before(first), now);
                 places.first_end().map_or(look, |end| look.min(end))
@@ -81,7 +81,7 @@ impl State {
     /// If nudges arrive, the processes count as overdue soon.
     pub(super) fn next(
         &mut self,
-        terms: &Terms,
+        times: &Times,
         rest: &Demand,
         take: &Take,
         free: Units,
@@ -99,17 +99,17 @@ impl State {
             (level(process), lead, demand.oldest(), process)
         };
         // True if a request waits for a unit that was not set free.
-        let is_held_up = |cost: Units| {
+        let waits_elsewhere = |cost: Units| {
             let elsewhere = cost.zip(free, |cost, free| if free > 0 { 0 } else { cost });
-            let opens = || self.earliest(terms, terms.now, Units::default(), elsewhere);
-            frees && !elsewhere.is_zero() && opens() >= terms.beyond()
+            let opens = || self.earliest(times, times.now, Units::default(), elsewhere);
+            frees && !elsewhere.is_zero() && opens() >= times.beyond()
         };
         let announced = self.announced.iter().enumerate();
-        let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && terms.now <= it.deadline);
+        let waiting = announced.filter(|(_, it)| !it.demand.is_empty() && times.now <= it.deadline);
         let waiting = waiting.map(|(nth, it)| (order(it.process, it.flow, &it.demand), nth));
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
-        let is_own = !rest.is_empty() && !nudges_all && !is_held_up(rest.first_cost());
+        let is_own = !rest.is_empty() && !nudges_all && !waits_elsewhere(rest.first_cost());
         let own = is_own.then(|| order(take.process, take.flow.id, rest));
         let in_order = |units| if nudges_all { Units::default() } else { units };
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
@@ -122,7 +122,7 @@ impl State {
             if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
                 break;
             }
-            if is_held_up(cost) {
+            if waits_elsewhere(cost) {
                 // Its cost in other units is kept for it.
                 ahead += in_order(cost);
                 continue;
@@ -133,14 +133,14 @@ impl State {
             let is_last = is_other && free.without(ahead).is_zero() && (frees || rank == most);
             // The last one may depart if the process ahead of it is dead, and so may each that watches another.
             let before = if is_last || !frees { previous } else { ahead };
-            let opens = self.earliest(terms, terms.now, before, cost);
+            let opens = self.earliest(times, times.now, before, cost);
             let is_later = match frees {
-                true => opens >= terms.beyond(),
-                false => self.full(terms, opens, before, cost).is_some(),
+                true => opens >= times.beyond(),
+                false => self.full(times, opens, before, cost).is_some(),
             };
             let (due, mut deadline) = (opens.max(overdue), other.deadline);
             if !is_later && (frees || is_other) && deadline > due + late {
-                let soon = due.max(terms.now) + NUDGE_TIMEOUT + 2 * take.round_trip;
+                let soon = due.max(times.now) + NUDGE_TIMEOUT + 2 * take.round_trip;
                 if take.holding.is_notified {
                     deadline = deadline.min(soon);
                 }
@@ -156,7 +156,7 @@ impl State {
             ahead += in_order(other.demand.units());
         }
         if next.is_empty() && frees {
-            return self.next(terms, rest, take, Units::default(), has_rivals);
+            return self.next(times, rest, take, Units::default(), has_rivals);
         }
         let nudged = next.into_iter().map(|(nth, deadline)| {
             let other = &mut self.announced[nth];

@@ -12,7 +12,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
   local fresh_call, fresh_value, fresh_lifetime, fresh_answer --whole
   -- The bytes of an announcement without demand, and an answer of one grant.
   local idle, one_grant = '\18\0', '\0\0\0\0\0\0\0\0\1\0'
-  local record = now + round_trip + hold
+  local record = now + round_trip + lateness
   --@terms
   local late = 2 * round_trip
   local deadline = now + (late > @LATE and late or @LATE)

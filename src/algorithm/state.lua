@@ -2,7 +2,7 @@
 --
 -- KEYS: the values; under strict recovery, one value and the creation mark
 -- ARGV[1]: the head of the calls, as below
---   <I7 B I7 I7 I7 I7 I2>  now (0: read the clock), operation, process, round trip, hold (guard and buffer), horizon,
+--   <I7 B I7 I7 I7 I7 I2>  now (0: read the clock), operation, process, round trip, lateness (guard and buffer), horizon,
 --     flags of the call (1: strict, 2: known, 4: clock was set, 8: lost calls or settlements, 16: a share, 32: reserves,
 --     64: units moved, 128: releases places, 256: nudges arrive; with 1, 4, 8 or 128, it is the only call of the script)
 --   each quota, as Counter::encode_terms; the names of the units, as in the value
@@ -25,14 +25,14 @@
 --   if there are any, the processes to nudge: <B> their number, <I7> each
 -- Sums are <I7> for each unit. Times are in microseconds. A line with $ is repeated for each quota, and one with & for each unit;
 -- script.rs explains the other marks. A `break` in the loop over the keys goes on with the next key.
--- What these are in Rust: `opens` is State::held_until(); `finish` State::expires(); `points` and `totals` a Demand; `competing`
--- the number of Others, with `processes`, `deadlines`, `oldest` and `newest` of each; `own_bytes` an Announcement; `fair` the Tags,
--- the Flow and the Reserves; `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is
--- an offset in the tail. Offsets are in bytes, and begin with 1.
+-- What these are in Rust: `finish` is State::expires(); `points` and `totals` a Demand; `competing` the number of Others, with
+-- `processes`, `deadlines`, `oldest` and `newest` of each; `own_bytes` an Announcement; `fair` the Tags, the Flow and the Reserves;
+-- `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is an offset in the tail.
+-- Offsets are in bytes, and begin with 1.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
 local head = ARGV[1]
-local now, operation, process, round_trip, hold, horizon, call_flags = unpack('<I7BI7I7I7I7I2', head)
+local now, operation, process, round_trip, lateness, horizon, call_flags = unpack('<I7BI7I7I7I7I2', head)
 -- True if the call names the time, by the clock of its host. If that is set back, time stands still: each write sets the expiry.
 local is_given = now > 0
 if now == 0 then
@@ -77,7 +77,7 @@ local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 
 --@plain
 --@algorithms
 -- Nothing departs earlier.
-local opens = 0
+local suspended_until = 0
 local <<allowed&, allowed_until&>> = <<0, 0>>
 
 -- The first time at which a request may depart under all quotas jointly. Most calls ask again what was asked last.
@@ -85,7 +85,7 @@ local answer, asked_from, <<asked_ahead&, asked_cost&>>
 local function earliest(from, <<ahead&>>, <<cost&>>)
   if from == asked_from and <<ahead& == asked_ahead& and cost& == asked_cost&| and >> then return answer end
   asked_from, <<asked_ahead&, asked_cost&>> = from, <<ahead&, cost&>>
-  if from < opens then from = opens end
+  if from < suspended_until then from = suspended_until end
   for _ = 1, 64 do
     local next, time = from
     time = earliest$(from, ahead@unit, cost@unit) if time > next then next = time end --unit
@@ -301,7 +301,7 @@ if forgets or former_ends <= now then former, former_ends, common.more = '', 0, 
 
 drop$() --window
 if places.report(number, operation < 3 and unpack('<I4', arg, #arg - 3)) then answers[nth] = '\1' end --places
-opens = paused > quarantined and paused or quarantined
+suspended_until = paused > quarantined and paused or quarantined
 
 -- The points of this demand: arrival and sums in turn.
 local points = {}
@@ -481,7 +481,7 @@ if operation < 3 then
     end
     settle$(corrections@unit)
   end
-  --@held_up
+  --@other_units
   if fair then
   --@order
   end
@@ -500,7 +500,7 @@ if operation < 3 then
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
       if time > finish then break end
-      local together, record = fits(time, <<each&>>), (time > arrives and time or arrives) + hold
+      local together, record = fits(time, <<each&>>), (time > arrives and time or arrives) + lateness
       if together < 1 then break end
       local alike = total_cost > 0 and requests - departed or 1
       if together > alike then together = alike end
@@ -700,7 +700,7 @@ end
 
 local reset, ends, resets = 0
 local remaining& = 0
-if operation > 2 then asked_from, opens = nil, paused > quarantined and paused or quarantined end
+if operation > 2 then asked_from, suspended_until = nil, paused > quarantined and paused or quarantined end
 if earliest(now, <<0>>, @one&) == now then remaining& = fits(now, @one&) end
 local finish = latest_deadline > 0 and latest_deadline + @FORGOTTEN or 0
 if former_ends > finish then finish = former_ends end
@@ -779,7 +779,7 @@ end
 if operation > 1 then generation, version = 0, 0 end
 expected = places.occupancy() .. expected --places
 local status, last = overtakes and operation < 2 and 4 or 0, ''
-if opens > 0 or generation > 0 then
+if suspended_until > 0 or generation > 0 then
   status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
 end
 if nudged and nudged[1] then

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     Ahead, Announcement, Attempt, Command, Concurrent, Costs, Counter, Demand, Grant, Known,
-    LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken, Tally, Terms,
+    LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken, Tally, Times,
     Units, are_alike,
 };
 use crate::quota::{MOST_UNITS, units_of};
@@ -172,7 +172,7 @@ impl State {
                 ..Taken::default()
             };
         }
-        let (corrections, terms) = (&take.corrections, take.terms(buffer, now));
+        let (corrections, times) = (&take.corrections, take.times(buffer, now));
         let last = index.map(|index| self.announced.swap_remove(index));
         let corrected = self.report(take, last.as_ref());
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
@@ -180,11 +180,11 @@ impl State {
         let released = places.map_or(0, |it| it.report(take, now + lease));
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
-        let others = self.others(&announced, &terms, take);
-        let requests = self.share(&terms, &others, &take.demand, until);
-        let (grants, granted) = self.grant(&terms, &take.demand, requests, until);
+        let others = self.others(&announced, &times, take);
+        let requests = self.share(&times, &others, &take.demand, until);
+        let (grants, granted) = self.grant(&times, &take.demand, requests, until);
         let units: Units = granted.iter().map(|it| Units::from(it.units)).sum();
-        let mut taken = self.answer(&terms, &others, take, units);
+        let mut taken = self.answer(&times, &others, take, units);
         taken.grants = grants;
         taken.overtakes = Others::can_be_overtaken(&announced, take, now);
         let rest = match take.mode {
@@ -193,7 +193,7 @@ impl State {
         };
         if !rest.is_empty() {
             let last = taken.expected.last().copied().unwrap_or(now);
-            taken.next_call = self.next_call(&terms, &others, units, &rest, take, last);
+            taken.next_call = self.next_call(&times, &others, units, &rest, take, last);
         }
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
@@ -206,7 +206,7 @@ impl State {
         {
             free.0[counter.nth()] = places.free(counter.size);
         }
-        taken.next = self.next(&terms, &rest, take, free, has_rivals);
+        taken.next = self.next(&times, &rest, take, free, has_rivals);
         // Without a number, the answer cannot be lost.
         let has_number = take.number != 0;
         let granted = if has_number { granted } else { SmallVec::new() };
@@ -276,29 +276,29 @@ impl State {
     /// Lets one request depart now, or nothing, as [`take`](Self::take) does with [`Take::one`] and without strict
     /// recovery, in a third of the time. `None` if other processes have called.
     #[inline]
-    pub(crate) fn try_one(&mut self, hold: u64, cost: Costs, now: u64) -> Option<Attempt> {
+    pub(crate) fn try_one(&mut self, lateness: u64, cost: Costs, now: u64) -> Option<Attempt> {
         if !self.announced.is_empty() || !self.former.is_empty() {
             self.drop_expired(now);
             if !self.announced.is_empty() {
                 return None;
             }
         }
-        let terms = Terms {
+        let times = Times {
             now,
             round_trip: 0,
-            hold,
+            lateness,
             horizon: 0,
         };
         let counters = self.counters.iter_mut();
-        let mut earliest = counters.fold(now, |at, it| at.max(it.earliest_now(&cost, &terms)));
+        let mut earliest = counters.fold(now, |at, it| at.max(it.earliest_now(&cost, &times)));
         if earliest > now || self.commands.is_some() || self.generation.is_some() {
-            earliest = self.earliest(&terms, now, Units::default(), cost.into());
+            earliest = self.earliest(&times, now, Units::default(), cost.into());
         }
-        let recorded = (earliest == now).then(|| terms.recorded(now));
+        let recorded = (earliest == now).then(|| times.recorded(now));
         if let Some(recorded) = recorded {
             self.record(now, recorded, cost);
         }
-        let (remaining, reset) = self.left(&terms);
+        let (remaining, reset) = self.left(&times);
         Some(Attempt {
             recorded,
             earliest,
@@ -357,11 +357,11 @@ impl State {
         let mut copy = self.clone();
         copy.drop_expired(now);
         copy.announced.retain(|it| it.process != take.process);
-        let terms = take.terms(buffer, now);
+        let times = take.times(buffer, now);
         let settlements = take.corrections.settlements.iter();
         settlements.for_each(|it| copy.settle(it));
-        let others = copy.others(&copy.announced, &terms, take);
-        copy.answer(&terms, &others, take, Units::default())
+        let others = copy.others(&copy.announced, &times, take);
+        copy.answer(&times, &others, take, Units::default())
     }
 
     /// Forgets all departures, also those that could be taken back. Returns the latest recorded time of one, or 0.
@@ -446,11 +446,11 @@ impl State {
     /// The answer where no departures are asked for.
     fn summary(&self, now: u64) -> Taken {
         let (others, take) = (Others::default(), Take::default());
-        self.answer(&take.terms(0, now), &others, &take, Units::default())
+        self.answer(&take.times(0, now), &others, &take, Units::default())
     }
 
     /// Nothing departs until then.
-    fn held_until(&self) -> u64 {
+    fn suspended_until(&self) -> u64 {
         self.paused_until().max(self.quarantined_until())
     }
 
@@ -500,25 +500,25 @@ impl State {
 
     /// The processes that may be ahead of this one. If the next request of one cannot depart within the horizon because of a
     /// unit in which this demand costs nothing, only that request is ahead: what it needs of other units is kept for it.
-    fn others<'a>(&self, announced: &'a [Announcement], terms: &Terms, take: &Take) -> Others<'a> {
-        let until = terms.now + take.horizon;
-        let until = until.max(self.held_until());
+    fn others<'a>(&self, announced: &'a [Announcement], times: &Times, take: &Take) -> Others<'a> {
+        let until = times.now + take.horizon;
+        let until = until.max(self.suspended_until());
         let mine = take.demand.units();
-        let is_held_up = |other: &&Announcement| {
+        let waits_elsewhere = |other: &&Announcement| {
             let elsewhere = other.demand.first_cost();
             let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
             let waits = !other.demand.is_empty() && !elsewhere.is_zero();
-            waits && self.earliest(terms, terms.now, Units::default(), elsewhere) > until
+            waits && self.earliest(times, times.now, Units::default(), elsewhere) > until
         };
-        let announced = announced.iter().map(|other| match is_held_up(&other) {
+        let announced = announced.iter().map(|other| match waits_elsewhere(&other) {
             true => Cow::Owned(other.only_first()),
             false => Cow::Borrowed(other),
         });
-        Others::new(announced, &self.tags, take, terms.now)
+        Others::new(announced, &self.tags, take, times.now)
     }
 
     /// How many of the first requests may depart until then, after all that arrived before them.
-    fn share(&self, terms: &Terms, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
+    fn share(&self, times: &Times, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
         if others.are_none() {
             return demand.requests();
         }
@@ -530,10 +530,10 @@ impl State {
             // Behind those before it, it needs room in each of their units.
             let cost = (units - before).zip(units.at_most_one(), u64::max);
             let own = units - cost;
-            let departs = |ahead| self.earliest(terms, terms.now, ahead + own, cost);
+            let departs = |ahead| self.earliest(times, times.now, ahead + own, cost);
             let others = |which| others.ahead(arrival, own, which);
             let is_due = departs(others(Ahead::Until(until))) <= until
-                || departs(others(Ahead::OnTime)) == terms.now;
+                || departs(others(Ahead::OnTime)) == times.now;
             if is_due {
                 most = middle;
             } else {
@@ -546,17 +546,17 @@ impl State {
     /// Grants the first of so many requests that may depart until then; and the units of each grant.
     fn grant(
         &mut self,
-        terms: &Terms,
+        times: &Times,
         demand: &Demand,
         requests: u64,
         until: u64,
     ) -> (SmallVec<[Grant; 1]>, SmallVec<[Recorded; 1]>) {
         let (mut grants, mut granted) = (SmallVec::new(), SmallVec::new());
         let mut count = 0;
-        let mut at = terms.now;
+        let mut at = times.now;
         while count < requests && grants.len() < MOST_GRANTS {
             let cost = demand.units_of(count + 1) - demand.units_of(count);
-            at = self.earliest(terms, at, Units::default(), cost);
+            at = self.earliest(times, at, Units::default(), cost);
             if at > until {
                 break;
             }
@@ -564,11 +564,11 @@ impl State {
                 true => 1,
                 false => requests - count,
             };
-            let together = self.fits_at(terms, at, cost.as_costs()).min(alike);
+            let together = self.fits_at(times, at, cost.as_costs()).min(alike);
             if together == 0 {
                 break;
             }
-            let (recorded, units) = (terms.recorded(at), (cost * together).as_costs());
+            let (recorded, units) = (times.recorded(at), (cost * together).as_costs());
             self.record(at, recorded, units);
             grants.push(Grant {
                 at,
@@ -582,14 +582,14 @@ impl State {
     }
 
     /// The first time at which a request may depart under all quotas jointly; see [`earliest`](super::Algorithm::earliest).
-    pub(crate) fn earliest(&self, terms: &Terms, from: u64, ahead: Units, cost: Units) -> u64 {
-        let mut at = from.max(self.held_until());
+    pub(crate) fn earliest(&self, times: &Times, from: u64, ahead: Units, cost: Units) -> u64 {
+        let mut at = from.max(self.suspended_until());
         for _ in 0..MOST_ROUNDS {
             let mut next = at;
             for counter in &self.counters {
                 let (ahead, cost) = (ahead.0[counter.nth()], cost.0[counter.nth()]);
                 if cost > 0 {
-                    next = next.max(counter.earliest(at, ahead, cost, terms));
+                    next = next.max(counter.earliest(at, ahead, cost, times));
                 }
             }
             if let Some(commands) = &self.commands {
@@ -610,23 +610,23 @@ impl State {
     /// The places, if a request waits for one alone, which is expected to depart then.
     pub(super) fn full(
         &self,
-        terms: &Terms,
+        times: &Times,
         departs: u64,
         ahead: Units,
         cost: Units,
     ) -> Option<&Concurrent> {
-        let (counter, places) = self.places().filter(|_| departs == terms.beyond())?;
+        let (counter, places) = self.places().filter(|_| departs == times.beyond())?;
         let (ahead, cost) = (ahead.0[counter.nth()], cost.0[counter.nth()]);
         places.is_full(counter.size, ahead, cost).then_some(places)
     }
 
     /// How many requests of this cost may depart together at `at`, where one may.
-    fn fits_at(&self, terms: &Terms, at: u64, cost: Costs) -> u64 {
+    fn fits_at(&self, times: &Times, at: u64, cost: Costs) -> u64 {
         let mut fits = u64::MAX;
         for counter in &self.counters {
             let cost = cost.0[counter.nth()];
             if cost > 0 {
-                fits = fits.min(counter.fits(at, cost, terms));
+                fits = fits.min(counter.fits(at, cost, times));
             }
         }
         if let Some(commands) = &self.commands {
@@ -668,19 +668,19 @@ impl State {
     }
 
     /// The answer but for grants and the next call, after so many units were granted.
-    fn answer(&self, terms: &Terms, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
+    fn answer(&self, times: &Times, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
         let expected = take.demand.points_from(granted).map(|(point, cost)| {
             let own = point.units - cost;
             let ahead = others.ahead(point.arrival, own, Ahead::All) + own - granted;
-            let departs = self.earliest(terms, terms.now, ahead, cost);
+            let departs = self.earliest(times, times.now, ahead, cost);
             // A request that waits for a place may get one at once.
-            match take.mode == Mode::Wait && self.full(terms, departs, ahead, cost).is_some() {
-                true => terms.now,
+            match take.mode == Mode::Wait && self.full(times, departs, ahead, cost).is_some() {
+                true => times.now,
                 false => departs,
             }
         });
         let expected = expected.collect();
-        let (places, (remaining, reset)) = (self.places(), self.left(terms));
+        let (places, (remaining, reset)) = (self.places(), self.left(times));
         Taken {
             remaining,
             reset,
@@ -694,21 +694,21 @@ impl State {
 
     /// How much of each unit may depart now, and when all units are available again.
     #[inline(always)]
-    fn left(&self, terms: &Terms) -> (Costs, u64) {
+    fn left(&self, times: &Times) -> (Costs, u64) {
         let (mut remaining, mut reset) = ([None::<u32>; MOST_UNITS], 0);
         for counter in &self.counters {
-            let (nth, (units, resets)) = (counter.nth(), counter.left(terms));
+            let (nth, (units, resets)) = (counter.nth(), counter.left(times));
             let units = u32::try_from(units).unwrap_or(u32::MAX);
             remaining[nth] = Some(remaining[nth].map_or(units, |least| least.min(units)));
             reset = reset.max(resets);
         }
         let mut remaining = Costs(remaining.map(Option::unwrap_or_default));
-        if terms.now < self.held_until() {
+        if times.now < self.suspended_until() {
             remaining = Costs::default();
         }
         if let Some(commands) = &self.commands {
             for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&commands.allowed) {
-                if terms.now < until {
+                if times.now < until {
                     *left = (*left).min(allowed);
                 }
             }

@@ -91,7 +91,7 @@ do
   function earliest$(from, ahead, cost)
     local rank = used + ahead + cost - limit - 1
     if rank < 0 then return from end
-    local rounds, at = 0, now + hold
+    local rounds, at = 0, now + lateness
     if rank >= used then
       rounds = used <= limit and rank / limit or (rank - used) / limit + 1
       rounds = rounds - rounds % 1
@@ -102,7 +102,7 @@ do
     end
     at = at + window
     if at < from then at = from end
-    return at + span(rounds, window + hold)
+    return at + span(rounds, window + lateness)
   end
 
   function fits$(at, cost)

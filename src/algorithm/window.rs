@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Algorithm, Settlement, Size, Terms, span};
+use super::{Algorithm, Settlement, Size, Times, span};
 
 /// The most entries of a log; more departures are counted together, at the later time.
 pub(crate) const MOST_ENTRIES: usize = 1_000;
@@ -106,7 +106,7 @@ impl Algorithm for Window {
         }
     }
 
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, terms: &Terms) -> u64 {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, times: &Times) -> u64 {
         let most = u64::from(size.units);
         let Some(leaving) = (self.used + ahead + cost).checked_sub(most + 1) else {
             return from;
@@ -115,12 +115,12 @@ impl Algorithm for Window {
         // The log holds more than the limit after the quota was lowered.
         let rounds = (leaving + most).saturating_sub(self.used.max(most)) / most;
         let rank = leaving - rounds * most;
-        let recorded = self.recorded_of(rank).unwrap_or(terms.now + terms.hold);
+        let recorded = self.recorded_of(rank).unwrap_or(times.now + times.lateness);
         let first = from.max(recorded + size.span);
-        first + span(rounds, size.span + terms.hold)
+        first + span(rounds, size.span + times.lateness)
     }
 
-    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Terms) -> u64 {
+    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Times) -> u64 {
         let free = self.free(size, at).min(self.recordable());
         free / u64::from(cost)
     }

@@ -87,7 +87,7 @@ pub(crate) struct Granted {
     /// How long it has waited.
     pub(crate) waited: Duration,
     /// Its place among those in progress, if a quota limits how many there are.
-    pub(crate) held: Place,
+    pub(crate) place: Place,
 }
 
 /// Where a request waits: its arrival, and what chooses the queue among those of its key.
@@ -254,7 +254,7 @@ impl Handle {
             reset: attempt.reset.saturating_sub(at),
             position,
             waited: now - position.arrival.at,
-            held: Place::default(),
+            place: Place::default(),
         }))
     }
 
@@ -436,7 +436,7 @@ impl Handle {
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, granted: Granted) {
         let (turn, position) = (granted.turn, granted.position);
         self.denials.forget(Some(key));
-        if let Some(held) = granted.held.0 {
+        if let Some(held) = granted.place.0 {
             return held.forfeit(turn);
         }
         let queue = {

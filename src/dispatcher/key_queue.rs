@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::handle::{Current, Granted, Handle, Position};
-use super::held::{Held, Place};
+use super::place::{Held, Place};
 use crate::algorithm::{Flow, level};
 use crate::key::Key;
 use crate::lock::Mutex;
@@ -173,14 +173,14 @@ impl Future for Waiting {
                     queue.handle.guard.departed(now);
                     queue.note_inversion();
                     let held = (turn.places() > 0).then(|| Box::new(Held::new(queue, &turn)));
-                    let held = Place(held);
+                    let place = Place(held);
                     return Poll::Ready(Ok(Granted {
                         turn,
                         remaining: standing.remaining,
                         reset: until(standing.reset, turn.from).as_micros() as u64,
                         position,
                         waited: now.saturating_duration_since(position.arrival.at),
-                        held,
+                        place,
                     }));
                 }
                 Step::Fail(refusal) => {

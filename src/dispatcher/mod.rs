@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::{held::Place, outages::Health};
+pub use self::{outages::Health, place::Place};
 
 use self::key_queue::KeyQueue;
 use self::task::Schedule;
@@ -34,10 +34,10 @@ use crate::telemetry::StoreTelemetry;
 mod answers;
 mod calls;
 mod handle;
-mod held;
 mod key_queue;
 mod known;
 mod outages;
+mod place;
 mod task;
 
 /// Calls the store for all queues of a limiter.

@@ -129,9 +129,9 @@ impl MemoryStore {
         guard: Duration,
         sent: Instant,
     ) -> Option<(u64, Attempt)> {
-        let hold = guard.as_micros() as u64 + policy.buffer_micros();
+        let lateness = guard.as_micros() as u64 + policy.buffer_micros();
         self.change(key, policy, sent, |state, now| {
-            let attempt = state.try_one(hold, cost, now);
+            let attempt = state.try_one(lateness, cost, now);
             attempt.map(|attempt| (now, attempt))
         })
     }

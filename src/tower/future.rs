@@ -154,8 +154,8 @@ where
                             let Some(Ok(permit)) = departed else {
                                 return Poll::Pending;
                             };
-                            let lost = Error::lost_place(ready!(permit.granted.held.poll_lost(cx)));
-                            match layer.refuse(lost, None, departed) {
+                            let lost = ready!(permit.granted.place.poll_lost(cx));
+                            match layer.refuse(Error::lost_place(lost), None, departed) {
                                 Some(answer) => break answer,
                                 None => return Poll::Pending,
                             }

@@ -131,7 +131,7 @@ where
         let mut permit = acquire.await.map_err(refused)?;
         let origin = request.url().origin();
         let answered = unless_lost(next.run(request, extensions), |cx| {
-            permit.granted.held.poll_lost(cx)
+            permit.granted.place.poll_lost(cx)
         });
         let answer = answered.await.map_err(refused)?;
         if let Err(error) = &answer

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::{
     Ahead, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others, Settlement, State,
-    Take, Tally, Terms, Units,
+    Take, Tally, Times, Units,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, counter, judge};
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn an_estimate_is_never_late(quotas in quotas(), steps in steps(), ahead in 1u64..60, hold in 0..30 * MILLI, limit in 1u32..12) {
+    fn an_estimate_is_never_late(quotas in quotas(), steps in steps(), ahead in 1u64..60, lateness in 0..30 * MILLI, limit in 1u32..12) {
         let mut world = World::new(&quotas);
         for step in &steps {
             world.step(step);
@@ -360,16 +360,16 @@ proptest! {
             Tally::Window(it) => it.log.back().map_or(0, |it| it.recorded),
             _ => 0,
         });
-        let hold = hold.max(last.max().unwrap_or(0).saturating_sub(now));
-        let terms = Terms { now, round_trip: 0, hold, horizon: 0 };
+        let lateness = lateness.max(last.max().unwrap_or(0).saturating_sub(now));
+        let times = Times { now, round_trip: 0, lateness, horizon: 0 };
         let one = Costs::from(1);
-        let estimate = state.earliest(&terms, now, Units([ahead, 0, 0, 0]), one.into());
+        let estimate = state.earliest(&times, now, Units([ahead, 0, 0, 0]), one.into());
         let mut at = now;
         for _ in 0..ahead {
-            at = state.earliest(&terms, at, Units::default(), one.into());
-            state.record(at, terms.recorded(at), one);
+            at = state.earliest(&times, at, Units::default(), one.into());
+            state.record(at, times.recorded(at), one);
         }
-        let truth = state.earliest(&terms, at, Units::default(), one.into());
+        let truth = state.earliest(&times, at, Units::default(), one.into());
         prop_assert!(estimate <= truth, "{} is later than {}", estimate, truth);
     }
 }

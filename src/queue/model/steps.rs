@@ -497,8 +497,8 @@ impl World {
                 let is_first = it.process == setup.number_of(0);
                 is_first && !it.demand.is_empty() && now <= it.deadline
             });
-        let terms = take.terms(0, now);
-        let next = (self.store).earliest(&terms, now, Units::default(), Costs::from(1).into());
+        let times = take.times(0, now);
+        let next = (self.store).earliest(&times, now, Units::default(), Costs::from(1).into());
         let taken = self.store.take(0, &take, now);
         if has_higher && taken.grants.first().is_some_and(|grant| grant.at <= next) {
             self.broken = Some(Claim::InLevels);

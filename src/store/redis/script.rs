@@ -16,7 +16,7 @@
 //! | `@point`, `@demand`, `@detail`, `@grant` | bytes of a point, of the demand of an announcement, of its costs and the number of its points, of a grant |
 //! | `@rest`, `@names` | where the points are in a call, and the names of the units |
 //! | a mark in capitals | the constant of that name; see [`CONSTANTS`] |
-//! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@held_up`, `--@next` | the other files |
+//! | `--@algorithms`, `--@plain`, `--@demand`, `--@order`, `--@other_units`, `--@next` | the other files |
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | true for a fixed window that begins by the clock; true for spacing and the leaky bucket |
@@ -34,7 +34,7 @@ const STATE: &str = include_str!("../../algorithm/state.lua");
 const PLAIN: &str = include_str!("../../algorithm/plain.lua");
 const DEMAND: &str = include_str!("../../algorithm/demand.lua");
 const ORDER: &str = include_str!("../../algorithm/order.lua");
-const HELD_UP: &str = include_str!("../../algorithm/held_up.lua");
+const OTHER_UNITS: &str = include_str!("../../algorithm/other_units.lua");
 const NEXT: &str = include_str!("../../algorithm/next.lua");
 const WINDOW: &str = include_str!("../../algorithm/window.lua");
 const GCRA: &str = include_str!("../../algorithm/gcra.lua");
@@ -195,7 +195,7 @@ fn join(has_plain: bool, has_units: bool) -> String {
         ("--@demand", DEMAND, true),
         ("--@order", ORDER, true),
         ("--@next", NEXT, true),
-        ("--@held_up", HELD_UP, has_units),
+        ("--@other_units", OTHER_UNITS, has_units),
     ];
     let used = |file: &str, is_used| if is_used { file } else { "" }.to_owned();
     fill(STATE, &files.map(|(mark, file, is)| (mark, used(file, is))))

@@ -49,9 +49,9 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
                 + 64 * u64::from(take.corrections.moved != 0)
                 + 128 * u64::from(take.holding.releases)
                 + 256 * u64::from(take.holding.is_notified);
-            let hold = take.guard + policy.buffer_micros();
-            let terms = [take.process, take.round_trip, hold, take.horizon, flags];
-            head.put([7, 7, 7, 7, 2], terms);
+            let lateness = take.guard + policy.buffer_micros();
+            let numbers = [take.process, take.round_trip, lateness, take.horizon, flags];
+            head.put([7, 7, 7, 7, 2], numbers);
         }
         Operation::Control(_) => head.0.resize(CALL_HEAD, 0),
     }

@@ -3,7 +3,7 @@
 
 if competing > 0 then
   local finish = now + horizon
-  if opens > finish then finish = opens end
+  if suspended_until > finish then finish = suspended_until end
   local mine& = count > 0 and points[(count - 1) * @step + 1 + &] or 0
   for j = 1, competing do
     local <<first&>> = common.first_cost(costs_at[j])
