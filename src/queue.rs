@@ -131,7 +131,7 @@ struct Sent {
     mode: Mode,
     demand: Demand,
     /// Requests behind this one joined later.
-    last: Option<Arrival>,
+    newest: Option<Arrival>,
     settlements: Vec<Settlement>,
     /// The units in progress.
     places: u32,
@@ -189,8 +189,8 @@ pub(crate) struct Turn {
 pub(crate) struct Standing {
     pub(crate) remaining: Remaining,
     pub(crate) reset: Option<Instant>,
-    /// When the last request is expected to depart.
-    pub(crate) last: Option<Instant>,
+    /// When the last request is expected to depart, or could have departed if it was refused.
+    pub(crate) expected: Option<Instant>,
     /// Requests that join later overtake some of other processes that wait.
     pub(crate) overtakes: bool,
 }
@@ -277,7 +277,7 @@ impl Queue {
         });
         self.without_turn(mode).insert(new, request);
         if mode == Mode::Try {
-            if self.waiting.is_empty() || self.latest.last.is_none() {
+            if self.waiting.is_empty() || self.latest.expected.is_none() {
                 self.call_at(now);
             } else {
                 self.fail(new, Refusal::Limited(self.latest));
@@ -366,7 +366,7 @@ impl Queue {
     /// When the last request is expected to depart, if it waits without a bound.
     pub(crate) fn unbounded(&self) -> Option<Instant> {
         let (_, request) = self.waiting.last_key_value()?;
-        self.latest.last.filter(|_| request.bound.is_none())
+        self.latest.expected.filter(|_| request.bound.is_none())
     }
 
     /// When the dispatcher has to look at the queue.
@@ -397,7 +397,7 @@ impl Queue {
     /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds. If the
     /// demand that they know lasts longer than until the next call, they learn of it then.
     pub(crate) fn announce(&mut self, arrival: Instant) {
-        let is_covered = match (self.call_due(), self.latest.last) {
+        let is_covered = match (self.call_due(), self.latest.expected) {
             (Some(next), Some(last)) => last > next + LASTS,
             _ => false,
         };
@@ -520,8 +520,8 @@ impl Queue {
             (mode, demand) = self.describe(&arrived);
         }
         self.is_announced |= mode == Mode::Wait && !demand.is_empty();
-        let last = self.without_turn(mode).last_key_value();
-        let last = last.map(|(&arrival, _)| arrival);
+        let newest = self.without_turn(mode).last_key_value();
+        let newest = newest.map(|(&arrival, _)| arrival);
         let places = self.places_in_use();
         let holding = Holding {
             units: places,
@@ -537,7 +537,7 @@ impl Queue {
             number,
             mode,
             demand: demand.clone(),
-            last,
+            newest,
             settlements: corrections.settlements.clone(),
             places,
             is_fallback: outage.is_some(),
@@ -600,19 +600,19 @@ impl Queue {
         match sent.mode {
             Mode::Try => {
                 // A refused request is the first that could depart.
-                self.latest.last = answer.expected.first().copied();
+                self.latest.expected = answer.expected.first().copied();
                 // If all that the demand describes are granted, the others were not asked for yet.
                 if requests < sent.demand.requests() || self.is_paused(now) {
-                    self.fail_tries(sent.last, &Refusal::Limited(self.latest));
+                    self.fail_tries(sent.newest, &Refusal::Limited(self.latest));
                 }
                 let first = self.tries.first_key_value();
                 let is_old = first.is_some_and(|(arrival, _)| arrival.at + LONGEST_TRY <= now);
                 if is_old && !unused.is_zero() {
-                    self.fail_tries(sent.last, &Refusal::Store(not_in_time()));
+                    self.fail_tries(sent.newest, &Refusal::Store(not_in_time()));
                 }
             }
             Mode::Wait | Mode::Peek => {
-                self.latest.last = answer.expected.last().copied();
+                self.latest.expected = answer.expected.last().copied();
                 refused = self.refuse_bounded(&sent, answer, granted - unused);
                 if is_first {
                     // Their bounds hold from now on.
@@ -734,15 +734,15 @@ impl Queue {
             return 0;
         }
         let points = sent.demand.points.iter().rev();
-        let last = points.map(|point| point.units.total());
-        let estimates = last.zip(answer.expected.iter().copied().rev());
+        let units = points.map(|point| point.units.total());
+        let estimates = units.zip(answer.expected.iter().copied().rev());
         let estimates: SmallVec<[_; 8]> = estimates.collect();
         let mut units = used.total();
         let mut refused = Vec::new();
         for (&arrival, request) in &self.waiting {
             let cost = Units::from(request.cost).total();
             units += cost;
-            let Some(bound) = request.bound.filter(|_| Some(arrival) <= sent.last) else {
+            let Some(bound) = request.bound.filter(|_| Some(arrival) <= sent.newest) else {
                 continue;
             };
             // The last point that is not behind this request: its estimate is never late.
@@ -763,16 +763,16 @@ impl Queue {
     /// Fails a request that could depart then.
     fn fail_until(&mut self, arrival: Arrival, expected: Instant) {
         let standing = Standing {
-            last: Some(expected),
+            expected: Some(expected),
             ..self.latest
         };
         self.fail(arrival, Refusal::Limited(standing));
     }
 
     /// Fails the requests that do not wait, up to this one if it is named.
-    fn fail_tries(&mut self, last: Option<Arrival>, refusal: &Refusal) {
+    fn fail_tries(&mut self, newest: Option<Arrival>, refusal: &Refusal) {
         while let Some((&arrival, _)) = self.tries.first_key_value()
-            && last.is_none_or(|last| arrival <= last)
+            && newest.is_none_or(|newest| arrival <= newest)
         {
             self.fail(arrival, refusal.clone());
         }

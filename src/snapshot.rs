@@ -32,7 +32,7 @@ impl Snapshot {
     /// From what is known in this process.
     pub(crate) fn new(standing: &Standing, now: Instant) -> Self {
         Self {
-            delay: until(standing.last, now),
+            delay: until(standing.expected, now),
             remaining: standing.remaining,
             reset: until(standing.reset, now),
             places: None,

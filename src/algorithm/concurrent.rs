@@ -53,8 +53,8 @@ impl Concurrent {
         self.holders.iter().map(|it| u64::from(it.units)).sum()
     }
 
-    /// The number of the last call of a process; `None` if it holds no units.
-    pub(super) fn last_call(&self, process: u64) -> Option<u64> {
+    /// The number of the latest call of a process; `None` if it holds no units.
+    pub(super) fn call_of(&self, process: u64) -> Option<u64> {
         let mut holders = self.holders.iter();
         holders.find(|it| it.process == process).map(|it| it.number)
     }
@@ -130,8 +130,8 @@ impl Algorithm for Concurrent {
 
     /// The process that has called last holds more units.
     fn take(&mut self, _size: Size, _at: u64, _recorded: u64, units: u32) {
-        if let Some(last) = self.holders.last_mut() {
-            last.units = last.units.saturating_add(units);
+        if let Some(caller) = self.holders.last_mut() {
+            caller.units = caller.units.saturating_add(units);
         }
     }
 

@@ -218,9 +218,9 @@ impl Demand {
                 units: first,
             });
         }
-        let last = rest.units();
+        let first = rest.units();
         let left = points.iter();
-        let left = left.filter(|point| is_behind(point, units + last));
+        let left = left.filter(|point| is_behind(point, units + first));
         rest.points.extend(left.map(|point| Point {
             units: point.units - units,
             ..*point

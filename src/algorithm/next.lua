@@ -4,7 +4,7 @@ local has_rivals = fair and fair.has_rivals
 local function nudge(<<free&>>)
   local frees, far = <<free& > 0| or >>, now + (horizon > @LEAST_BEYOND and horizon or @LEAST_BEYOND)
   -- The process ahead, its rank, when the one behind it may know that it is dead, and how many processes are looked at.
-  local last, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
+  local process_ahead, rank, overdue, most = nil, 0, 0, has_rivals and described > 0 and 1 or 4
   -- If not arrival alone decides the order, it is not known. A process is nudged if it calls too late by more than `late`.
   local nudges_all, late = frees and has_rivals, frees and 0 or @UNAWARE + 2 * round_trip
   -- True if a request waits for a unit that was not set free.
@@ -44,7 +44,7 @@ local function nudge(<<free&>>)
       ahead& = ahead& + (nudges_all and 0 or each&)
     else
       local without_lane = who - who % @LANE
-      local is_other = without_lane ~= last
+      local is_other = without_lane ~= process_ahead
       if is_other then rank = rank + 1 end
       local is_last = is_other and (frees or rank == most) and <<free& <= ahead&| and >>
       -- The last one may depart if the process ahead of it is dead, and so may each that watches another.
@@ -60,7 +60,7 @@ local function nudge(<<free&>>)
       if is_last then break end
       local <<units&>> = unpack('<@sums', tail, costs - @demand + 14)
       if is_other then
-        last, overdue = without_lane, frees and 0 or deadline + @WATCH_DELAY
+        process_ahead, overdue = without_lane, frees and 0 or deadline + @WATCH_DELAY
         previous& = ahead&
       end
       ahead& = ahead& + (nudges_all and 0 or units&)

@@ -26,7 +26,7 @@ pub(super) const NUDGE_TIMEOUT: u64 = 120_000;
 
 impl State {
     /// When a process has to call again for the requests that it has left behind those granted, of which the last one is
-    /// expected to depart at `last`.
+    /// expected to depart at `last_departs`.
     pub(super) fn next_call(
         &self,
         times: &Times,
@@ -34,7 +34,7 @@ impl State {
         granted: Units,
         rest: &Demand,
         take: &Take,
-        last: u64,
+        last_departs: u64,
     ) -> u64 {
         let now = times.now;
         let first = rest.oldest();
@@ -43,7 +43,7 @@ impl State {
         let opening = opens(ahead);
         let early = |at: u64| at.saturating_sub(take.horizon / 2);
         let by_process = others.by_process(first);
-        let mut silence = (last - now) / 4;
+        let mut silence = (last_departs - now) / 4;
         if !take.holding.is_notified {
             // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
             let each = by_process.values().copied();
@@ -114,7 +114,7 @@ impl State {
         let in_order = |units| if nudges_all { Units::default() } else { units };
         let (mut next, mut ahead, mut previous) = (Vec::new(), Units::default(), Units::default());
         // The process ahead, and when the one behind it may know that it is dead.
-        let (mut last, mut overdue) = (None, 0);
+        let (mut process_ahead, mut overdue) = (None, 0);
         let mut rank = 0;
         for (order, nth) in waiting {
             let other = &self.announced[nth];
@@ -128,7 +128,7 @@ impl State {
                 continue;
             }
             let process = other.process >> LANE_BITS;
-            let is_other = Some(process) != last;
+            let is_other = Some(process) != process_ahead;
             rank += usize::from(is_other);
             let is_last = is_other && free.without(ahead).is_zero() && (frees || rank == most);
             // The last one may depart if the process ahead of it is dead, and so may each that watches another.
@@ -150,7 +150,7 @@ impl State {
                 break;
             }
             if is_other {
-                (last, previous) = (Some(process), ahead);
+                (process_ahead, previous) = (Some(process), ahead);
                 overdue = if frees { 0 } else { deadline + WATCH_DELAY };
             }
             ahead += in_order(other.demand.units());

@@ -84,13 +84,13 @@ function fair.charge(granted, more, still_waits)
     leads[number] = (leads[number] or 0) + more
   end
   for j = 1, competing do still_waits = still_waits or rivals[j] == own end
-  -- The weights of all shares of this level that wait, or were granted units; how many wait, and the last one.
-  local charged, all, waiting, last = granted + more, weights[own], 0
+  -- The weights of all shares of this level that wait, or were granted units; how many wait, and which one waits alone.
+  local charged, all, waiting, alone = granted + more, weights[own], 0
   lead_by(own, charged / all)
   for _, rival in ipairs(ranked) do
-    if rival > 7 then waiting, last, all = waiting + 1, rival, all + (weights[rival] or 1) end
+    if rival > 7 then waiting, alone, all = waiting + 1, rival, all + (weights[rival] or 1) end
   end
-  if still_waits then waiting, last = waiting + 1, own end
+  if still_waits then waiting, alone = waiting + 1, own end
   local waits, higher = everything1, false
   for number = 0, 7 do
     local level_waits = waits[number] or number == level and waiting > 0
@@ -108,7 +108,7 @@ function fair.charge(granted, more, still_waits)
     if rival > 7 then lead_by(rival, 0) end
   end
   local passed, kept = waiting > 0 and granted / all or math.huge, {}
-  if waiting == 1 then passed = leads[last] or 0 end
+  if waiting == 1 then passed = leads[alone] or 0 end
   for i = 1, #tags do
     local number = tags[i]
     local is_share = number > 7

@@ -208,9 +208,9 @@ impl<'a> Others<'a> {
             Some((oldest, other.process >> LANE_BITS, other))
         });
         let nearest = ahead.clone().map(|(oldest, process, _)| (oldest, process));
-        let (nearest, last) = nearest.max().unwrap_or_default();
+        let (nearest, right_ahead) = nearest.max().unwrap_or_default();
         let watched = ahead.filter(move |(oldest, process, other)| {
-            *oldest == nearest || *process == last || other.deadline < self.now
+            *oldest == nearest || *process == right_ahead || other.deadline < self.now
         });
         watched.map(move |(_, process, other)| (other.watch_at(self.now), process))
     }

@@ -373,13 +373,13 @@ for _ = 1, announced do
         local i, one = 1, { their_level, 0, first, who, deadline, costs }
         while front[i] and common.is_before(front[i], one) do i = i + 1 end
         table.insert(front, i, one)
-        local last, distinct = nil, 0
+        local previous, distinct = nil, 0
         for i = 1, front[4] and #front or 0 do
           local without_lane = front[i][4] - front[i][4] % @LANE
           if distinct == 4 then
             front[i] = nil
-          elseif without_lane ~= last then
-            last, distinct = without_lane, distinct + 1
+          elseif without_lane ~= previous then
+            previous, distinct = without_lane, distinct + 1
             if distinct == 4 then front_level, front_arrival = front[i][1], front[i][3] end
           end
         end
@@ -546,16 +546,16 @@ if operation < 3 then
   if operation == 0 and count > 0 and total_granted < totals[count] then
     described = count
     if total_granted > 0 then
-      local i, <<last&>> = 1, <<0>>
+      local i, <<first&>> = 1, <<0>>
       while totals[i] <= total_granted do i = i + 1 end
       left = {}
       if total_cost > 0 or i > 8 then
-        last& = cost&
-        if total_cost == 0 and points[(i - 1) * @step + 1 + &] > granted& then last& = 1 end
-        left = { common.arrival_of(points, totals, total_granted + (<<last&| + >>)), <<last&>> }
+        first& = cost&
+        if total_cost == 0 and points[(i - 1) * @step + 1 + &] > granted& then first& = 1 end
+        left = { common.arrival_of(points, totals, total_granted + (<<first&| + >>)), <<first&>> }
       end
       for i = i, count do
-        if totals[i] > total_granted + (<<last&| + >>) then
+        if totals[i] > total_granted + (<<first&| + >>) then
           left[#left + 1] = points[(i - 1) * @step + 1]
           left[#left + 1] = points[(i - 1) * @step + 1 + &] - granted&
         end
@@ -778,18 +778,18 @@ if is_changed then
 end
 if operation > 1 then generation, version = 0, 0 end
 expected = places.occupancy() .. expected --places
-local status, last = overtakes and operation < 2 and 4 or 0, ''
+local status, ending = overtakes and operation < 2 and 4 or 0, ''
 if suspended_until > 0 or generation > 0 then
-  status, last = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
+  status, ending = status + 8, pack('<I7I7I7I7', paused, quarantined, generation, version)
 end
 if nudged and nudged[1] then
-  status, last = status + 16, last .. pack('<B' .. rep('I7', #nudged), #nudged, spread(nudged))
+  status, ending = status + 16, ending .. pack('<B' .. rep('I7', #nudged), #nudged, spread(nudged))
   for i = 1, common.releases_places and #nudged or 0 do
     local channel = string.format('%s:%.0f', ARGV[3], (nudged[i] - nudged[i] % @LANE) / @LANE)
     redis.pcall('PUBLISH', channel, pack('<I7', nudged[i]) .. ARGV[4])
   end
 end
 answers[nth] = pack('<B@costsI7I7BI2', status, <<remaining&>>, reset, next_call, expected_count, grant_count)
-  .. expected .. grants .. last
+  .. expected .. grants .. ending
 until true end
 return pack('<I7', now) .. concat(answers)

@@ -165,7 +165,7 @@ impl State {
         let mut before = self.announced.iter();
         let index = before.position(|it| it.process == take.process);
         let announced = index.map(|index| self.announced[index].number);
-        let reported = self.places().and_then(|(_, it)| it.last_call(take.process));
+        let reported = self.places().and_then(|(_, it)| it.call_of(take.process));
         if take.number != 0 && announced.max(reported) >= Some(take.number) {
             return Taken {
                 is_outdated: true,
@@ -173,8 +173,8 @@ impl State {
             };
         }
         let (corrections, times) = (&take.corrections, take.times(buffer, now));
-        let last = index.map(|index| self.announced.swap_remove(index));
-        let corrected = self.report(take, last.as_ref());
+        let previous = index.map(|index| self.announced.swap_remove(index));
+        let corrected = self.report(take, previous.as_ref());
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
@@ -192,8 +192,8 @@ impl State {
             Mode::Try | Mode::Peek => Demand::default(),
         };
         if !rest.is_empty() {
-            let last = taken.expected.last().copied().unwrap_or(now);
-            taken.next_call = self.next_call(&times, &others, units, &rest, take, last);
+            let departs = taken.expected.last().copied().unwrap_or(now);
+            taken.next_call = self.next_call(&times, &others, units, &rest, take, departs);
         }
         let all = units.total() as f64;
         self.tags = others.tags_after(&self.tags, all, corrected as f64, !rest.is_empty());
@@ -223,7 +223,7 @@ impl State {
             });
         } else if corrections.is_empty() {
             // A call that changes nothing leaves the grants that may be taken back.
-            let idle = last.filter(|it| it.demand.is_empty() && !it.granted.is_empty());
+            let idle = previous.filter(|it| it.demand.is_empty() && !it.granted.is_empty());
             self.announced.extend(idle);
         }
         self.places_mut().map(Concurrent::end_call);
@@ -235,12 +235,12 @@ impl State {
         taken
     }
 
-    /// Corrects past departures, and takes back the grants of `last`, the process's latest call, if their answer was lost.
+    /// Corrects past departures, and takes back the grants of the process's previous call if their answer was lost.
     /// Returns by how many units past departures cost more than before.
-    fn report(&mut self, take: &Take, last: Option<&Announcement>) -> i64 {
+    fn report(&mut self, take: &Take, previous: Option<&Announcement>) -> i64 {
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
-        let lost = last.filter(|it| corrections.lost != 0 && it.number >= corrections.lost);
+        let lost = previous.filter(|it| corrections.lost != 0 && it.number >= corrections.lost);
         for granted in lost.iter().flat_map(|lost| &lost.granted) {
             corrected -= granted.units.total();
             for (unit, units) in granted.units.each() {

@@ -74,7 +74,7 @@ impl SentCall {
             standing: Standing {
                 remaining: Remaining::new(self.policy.units(), taken.remaining),
                 reset: Some(offset.latest(taken.reset)),
-                last: None,
+                expected: None,
                 overtakes: taken.overtakes,
             },
         }
@@ -217,7 +217,7 @@ impl Dispatcher {
         } else {
             taken.next.iter().for_each(|&it| handle.nudge(key, it));
         }
-        let (refused, last) = sent.queue.update(|queue| {
+        let (refused, unbounded) = sent.queue.update(|queue| {
             let refused = queue.answer(sent.number, &answer, now);
             (refused, queue.unbounded())
         });
@@ -233,14 +233,14 @@ impl Dispatcher {
                 rank: sent.queue.rank(),
                 earliest,
                 standing: Standing {
-                    last: Some(expected),
+                    expected: Some(expected),
                     ..answer.standing
                 },
                 ends: earliest.min(sent.begun + LONGEST_DENIAL),
             };
             handle.denials.note(key, sent.begun, denied);
         }
-        if let Some(wait) = last.map(|last| last.saturating_duration_since(now))
+        if let Some(wait) = unbounded.map(|it| it.saturating_duration_since(now))
             && wait > LONG_WAIT
         {
             handle.load().telemetry.waits_long(key, wait);

@@ -236,7 +236,7 @@ impl Handle {
             return Some(Err(Standing {
                 remaining: Remaining::new(policy.units(), attempt.remaining),
                 reset: Some(local(attempt.reset)),
-                last: Some(local(attempt.earliest)),
+                expected: Some(local(attempt.earliest)),
                 overtakes: false,
             }));
         };
@@ -291,7 +291,7 @@ impl Handle {
             let waiting = lanes.iter().map(|queue| queue.lock().len()).sum();
             if waiting >= most {
                 let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
-                let standing = standings.max_by_key(|standing| standing.last);
+                let standing = standings.max_by_key(|standing| standing.expected);
                 return Err(Refusal::Full(waiting, standing));
             }
         }
