@@ -339,8 +339,8 @@ impl Queue {
         }
     }
 
-    /// Takes a request out that has no turn.
-    fn take(&mut self, arrival: Arrival) -> Option<Box<Request>> {
+    /// Removes a request that has no turn.
+    fn take_without_turn(&mut self, arrival: Arrival) -> Option<Box<Request>> {
         let waiting = self.waiting.remove(&arrival);
         waiting.or_else(|| self.tries.remove(&arrival))
     }
@@ -453,13 +453,13 @@ impl Queue {
     }
 
     /// Returns true if the store has more places for this queue than are in use.
-    fn releases(&self) -> bool {
+    fn has_spare_places(&self) -> bool {
         self.places_in_use() < self.places.known
     }
 
-    /// A request has ended, and so many units are released: at once if others wait, or else within so long.
-    pub(crate) fn release(&mut self, units: u32, now: Instant, gather: Duration) {
-        self.end_places(units);
+    /// Releases the units of a request in progress that has ended: at once if requests wait here, or else within `gather`.
+    pub(crate) fn release_places(&mut self, units: u32, now: Instant, gather: Duration) {
+        self.subtract_held(units);
         if self.counters.place().is_some() {
             let gather = match self.waiting.is_empty() {
                 true => gather,
@@ -469,8 +469,8 @@ impl Queue {
         }
     }
 
-    /// So many units are no longer in progress.
-    pub(crate) fn end_places(&mut self, units: u32) {
+    /// Counts units as no longer in progress, without a call.
+    pub(crate) fn subtract_held(&mut self, units: u32) {
         self.places.held = self.places.held.saturating_sub(units);
     }
 
@@ -595,7 +595,7 @@ impl Queue {
         self.latest = answer.standing;
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now);
-        self.departing.release(now);
+        self.departing.unblock(now);
         let mut refused = 0;
         match sent.mode {
             Mode::Try => {
@@ -653,7 +653,7 @@ impl Queue {
                     ..*turn
                 };
                 if let Some(turn) = self.assign(sent.mode, turn, now) {
-                    self.give_back(&turn);
+                    self.report_unused(&turn);
                     unused += units;
                 }
             }
@@ -709,8 +709,8 @@ impl Queue {
         is_recorded
     }
 
-    /// Returns a turn that was not used to the store, with the next call, if its counters are the present ones.
-    fn give_back(&mut self, turn: &Turn) {
+    /// The next call returns a turn that was not used, if its counters are the present ones.
+    fn report_unused(&mut self, turn: &Turn) {
         let is_present = turn.counters == self.counters;
         let Some(recorded) = turn.recorded.filter(|_| is_present) else {
             return;
@@ -781,7 +781,7 @@ impl Queue {
     /// Decides when the next call is due, after an answer.
     fn schedule(&mut self, answer: &Answer, now: Instant, is_fallback: bool) {
         let has_settlements = !is_fallback && !self.unsent.settlements.is_empty();
-        let releases = !is_fallback && self.releases();
+        let releases = !is_fallback && self.has_spare_places();
         let only_waits = self.tries.is_empty() && !has_settlements && !releases;
         match answer.next_call {
             Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
@@ -797,7 +797,7 @@ impl Queue {
     /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
         let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
-        let has_to_send = self.is_announced || !self.unsent.is_empty() || self.releases();
+        let has_to_send = self.is_announced || !self.unsent.is_empty() || self.has_spare_places();
         if has_to_ask && let Some(until) = self.paused_until {
             self.call_at(now.max(until.min(now + PAUSED)));
         } else if has_to_ask || has_to_send {
@@ -883,7 +883,7 @@ impl Queue {
     }
 
     fn fail(&mut self, arrival: Arrival, refusal: Refusal) {
-        if let Some(request) = self.take(arrival) {
+        if let Some(request) = self.take_without_turn(arrival) {
             self.departing.woken.extend(request.waker);
             self.failed.insert(arrival, refusal);
         }
@@ -904,12 +904,12 @@ impl Queue {
         }
         if is_over {
             let is_busy = self.is_busy(arrival, &turn, now);
-            self.expire(now);
+            self.revoke_missed(now);
             return Step::Missed(turn, is_busy);
         }
         if let Err(late) = self.departing.depart(arrival, now) {
             // Those before it may take its turn.
-            self.expire(now);
+            self.revoke_missed(now);
             return Step::Missed(late, late.is_just_over(now));
         }
         self.places.held = self.places.held.saturating_add(turn.places());
@@ -957,28 +957,29 @@ impl Queue {
             None if self.latest.reset.is_none() => Refusal::Store(not_in_time()),
             None => Refusal::Limited(self.latest),
         };
-        self.leave(arrival, now);
+        self.cancel(arrival, now);
         Step::Fail(refusal)
     }
 
-    /// Requests that have missed their turns get others. A request that is not polled gets no third one.
-    fn expire(&mut self, now: Instant) {
+    /// Requests whose turns have passed wait for others. One that was not polled since it lost a turn does not: it would only miss
+    /// the next one, too.
+    fn revoke_missed(&mut self, now: Instant) {
         self.departing.stall.limit.get_or_insert(1);
         let stall = self.departing.stall;
-        self.replace(|arrival, it| stall.is_late(arrival, it, now), now);
-        self.take_missed(now);
+        self.revoke(|arrival, it| stall.is_late(arrival, it, now), now);
+        self.return_missed(now);
     }
 
-    /// The other turns that have passed go back to the store. Their requests get no others until they are polled.
-    fn take_missed(&mut self, now: Instant) {
+    /// Returns the other turns that have passed to the store. Their requests get no others until they are polled.
+    fn return_missed(&mut self, now: Instant) {
         for turn in self.departing.take_missed(now) {
-            self.send_back(&turn, now);
+            self.return_to_store(&turn, now);
         }
     }
 
-    /// Requests that lose their turns take those of the same cost behind them, so that all keep their order. The last
-    /// ones wait again.
-    fn replace(&mut self, loses: impl Fn(Arrival, &Departing) -> bool, now: Instant) {
+    /// Returns the turns of some requests to the store. These requests take the turns of others of the same cost behind them, so
+    /// that all keep their order, and the last ones are requeued.
+    fn revoke(&mut self, loses: impl Fn(Arrival, &Departing) -> bool, now: Instant) {
         let (mut losers, mut kept) = (SmallVec::<[(Mode, Costs); 1]>::new(), Vec::new());
         for arrival in self.departing.requests.keys().copied().collect::<Vec<_>>() {
             let Some(it) = self.departing.requests.get_mut(&arrival) else {
@@ -992,42 +993,41 @@ impl Queue {
                 continue;
             }
             it.request.has_missed |= is_lost;
-            self.wait_again(arrival);
+            self.requeue(arrival);
             if is_lost {
                 losers.push(alike);
-                self.send_back(&turn, now);
+                self.return_to_store(&turn, now);
             } else {
                 kept.push((mode, turn));
             }
         }
         for (mode, turn) in kept {
-            self.pass_on(mode, turn, now);
+            self.reassign(mode, turn, now);
         }
-        self.departing.release(now);
+        self.departing.unblock(now);
     }
 
-    /// Lets requests past others whose tasks are not polled. Requests that had to wait until their turns had passed wait again, and
-    /// turns that were not used go back to the store; returns the first turn of the former.
+    /// Unblocks requests behind others whose tasks are not polled, and returns turns that were not used to the store. If requests
+    /// were blocked until their turns had passed, they are requeued; returns the first of these turns.
     pub(crate) fn check(&mut self, now: Instant) -> Option<Turn> {
         let blocked = self.departing.first_blocked();
         let blocked = blocked.filter(|turn| turn.until < now);
         let unused = self.first_unused().filter(|turn| turn.until < now);
         if blocked.is_some() {
-            self.expire(now);
+            self.revoke_missed(now);
         } else if unused.is_some() {
-            self.take_missed(now);
+            self.return_missed(now);
         }
         self.departing.check(now);
         blocked
     }
 
-    /// A request is cancelled, or fails at its bound. Its turn goes to the next request, or back to the store. Returns
-    /// true if it had one.
-    pub(crate) fn leave(&mut self, arrival: Arrival, now: Instant) -> bool {
+    /// Removes a request that is cancelled, or fails at its bound. Its turn is reassigned; returns true if it had one.
+    pub(crate) fn cancel(&mut self, arrival: Arrival, now: Instant) -> bool {
         let departing = self.departing.requests.remove(&arrival);
         match &departing {
-            Some(it) => self.pass_on(Mode::Wait, *it.turn, now),
-            None if self.take(arrival).is_some() => self.withdraw(now),
+            Some(it) => self.reassign(Mode::Wait, *it.turn, now),
+            None if self.take_without_turn(arrival).is_some() => self.withdraw_demand(now),
             None => drop(self.failed.remove(&arrival)),
         }
         departing.is_some()
@@ -1041,45 +1041,45 @@ impl Queue {
         useful.min_by_key(|(_, turn)| turn.from)
     }
 
-    /// Takes the first turn of this cost from its request, which waits again.
-    pub(crate) fn give_up(&mut self, cost: Costs, now: Instant) -> Option<Turn> {
+    /// Takes the first turn of this cost from its request, for a request of a higher level.
+    pub(crate) fn preempt(&mut self, cost: Costs, now: Instant) -> Option<Turn> {
         let (arrival, turn) = self.first_turn(cost, now)?;
-        self.wait_again(arrival);
-        self.departing.release(now);
+        self.requeue(arrival);
+        self.departing.unblock(now);
         self.call_at(now);
         Some(turn)
     }
 
-    /// A request that has a turn loses it, and waits in its place.
-    fn wait_again(&mut self, arrival: Arrival) {
+    /// A request loses its turn, and waits in its former position.
+    fn requeue(&mut self, arrival: Arrival) {
         if let Some(Departing { mut request, .. }) = self.departing.requests.remove(&arrival) {
             self.departing.woken.extend(request.waker.take());
             self.without_turn(request.mode).insert(arrival, request);
         }
     }
 
-    /// A turn is not used: the next request takes it, or it goes back to the store.
-    pub(crate) fn pass_on(&mut self, mode: Mode, turn: Turn, now: Instant) {
+    /// Gives a turn that was not used to the next request, or returns it to the store.
+    pub(crate) fn reassign(&mut self, mode: Mode, turn: Turn, now: Instant) {
         let unused = match turn.is_useful(now) {
             true => self.assign(mode, turn, now),
             false => Some(turn),
         };
         if let Some(turn) = unused {
-            self.send_back(&turn, now);
+            self.return_to_store(&turn, now);
         }
-        self.departing.release(now);
-        self.withdraw(now);
+        self.departing.unblock(now);
+        self.withdraw_demand(now);
     }
 
-    /// A turn goes back to the store.
-    fn send_back(&mut self, turn: &Turn, now: Instant) {
-        self.give_back(turn);
+    /// Returns a turn that was not used, by a call now.
+    fn return_to_store(&mut self, turn: &Turn, now: Instant) {
+        self.report_unused(turn);
         self.call_at(now);
     }
 
-    /// Other processes do not wait for a demand that is left in the store. A queue that has become empty in an outage
-    /// is not kept for what it has to send.
-    fn withdraw(&mut self, now: Instant) {
+    /// If no request waits any more, a call removes the demand from the store, so that other processes do not wait for it. In an
+    /// outage, the queue becomes idle by that call.
+    fn withdraw_demand(&mut self, now: Instant) {
         if self.waiting.is_empty() && (self.is_announced || self.out.is_some()) {
             self.call_at(now);
         }
@@ -1088,7 +1088,7 @@ impl Queue {
     /// Nothing departs until then. Requests that have an earlier turn wait again.
     pub(crate) fn pause(&mut self, until: Instant, now: Instant) {
         self.paused_until = self.paused_until.max(Some(until));
-        self.replace(|_, it| it.turn.from < until, now);
+        self.revoke(|_, it| it.turn.from < until, now);
     }
 
     /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.

@@ -442,7 +442,7 @@ impl Handle {
         let queue = {
             let mut queues = self.queues.lock();
             let queue = self.queue_like(&mut queues, key, turn.units, position);
-            queue.lock().pass_on(Mode::Wait, turn, Instant::now());
+            queue.lock().reassign(Mode::Wait, turn, Instant::now());
             queue
         };
         queue.update(|_| {});
@@ -702,12 +702,12 @@ fn overtake(
     });
     let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
     let lower = turns.min_by_key(|(from, _)| *from).map(|(_, it)| it);
-    let turn = lower.and_then(|it| it.lock().give_up(cost, now));
+    let turn = lower.and_then(|it| it.lock().preempt(cost, now));
     if let (Some(lower), Some(turn)) = (lower, turn) {
         // Each share is charged for what departs of it.
         lower.took_over(-cost.total());
         queue.took_over(cost.total());
-        queue.lock().pass_on(mode, turn, now);
+        queue.lock().reassign(mode, turn, now);
         lower.update(|_| {});
     }
 }

@@ -210,7 +210,7 @@ impl Drop for Waiting {
             return;
         }
         let now = Instant::now();
-        if queue.update(|queue| queue.leave(self.position.arrival, now)) {
+        if queue.update(|queue| queue.cancel(self.position.arrival, now)) {
             queue.handle.denials.forget(Some(&queue.key));
         }
         let waited = now.saturating_duration_since(self.position.arrival.at);

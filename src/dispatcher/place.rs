@@ -117,8 +117,8 @@ impl Held {
         let units = self.end();
         let now = Instant::now();
         self.queue.update(|queue| {
-            queue.end_places(units);
-            queue.pass_on(Mode::Wait, turn, now);
+            queue.subtract_held(units);
+            queue.reassign(Mode::Wait, turn, now);
         });
     }
 
@@ -140,7 +140,7 @@ impl Drop for Held {
             None => GATHER,
         };
         self.queue
-            .update(|queue| queue.release(units, Instant::now(), gather));
+            .update(|queue| queue.release_places(units, Instant::now(), gather));
     }
 }
 

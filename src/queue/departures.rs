@@ -75,12 +75,12 @@ impl Departures {
         self.requests.remove(&arrival);
         stall.passed = if is_first { 0 } else { stall.passed + 1 };
         (stall.has_departed, stall.limit) = (true, None);
-        self.release(now);
+        self.unblock(now);
         Ok(())
     }
 
     /// Lets the next requests depart in their turns.
-    pub(super) fn release(&mut self, now: Instant) {
+    pub(super) fn unblock(&mut self, now: Instant) {
         let Some(from) = self.stall.blocked_from else {
             return;
         };
@@ -139,7 +139,7 @@ impl Departures {
             }
             (self.stall.check, self.stall.has_departed) = (None, false);
         }
-        self.release(now);
+        self.unblock(now);
     }
 
     /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.

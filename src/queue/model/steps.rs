@@ -189,7 +189,7 @@ impl World {
                 self.requests[nth] = Request::Departed;
                 if setup.fault != "releases-nothing" {
                     let queue = &mut self.processes[setup.requests[nth].0].queue;
-                    queue.release(setup.cost(nth) as u32, now, std::time::Duration::ZERO);
+                    queue.release_places(setup.cost(nth) as u32, now, std::time::Duration::ZERO);
                 }
             }
             Step::Cancel(nth) => {
@@ -390,8 +390,8 @@ impl World {
             queue::Step::Wait(until) => joined(until),
             queue::Step::Fail(_) => Request::Failed,
             queue::Step::Depart(turn, _) if is_forfeited => {
-                queue.end_places(turn.places());
-                queue.pass_on(Mode::Wait, turn, now);
+                queue.subtract_held(turn.places());
+                queue.reassign(Mode::Wait, turn, now);
                 Request::Cancelled
             }
             queue::Step::Depart(turn, _) => {
@@ -432,7 +432,7 @@ impl World {
         let queue = &mut self.processes[setup.requests[nth].0].queue;
         if let Request::Joined { arrival, .. } = self.requests[nth] {
             queue.is_announced &= setup.fault != "keeps-demand-of-cancelled";
-            queue.leave(arrival, now);
+            queue.cancel(arrival, now);
         }
         self.requests[nth] = Request::Cancelled;
     }
