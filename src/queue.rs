@@ -23,38 +23,38 @@ use crate::store::LONGEST_CALL;
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 
-/// When a request that does not wait fails, if the answers of the store are too late to use.
+/// A request that does not wait fails after so long, if the answers of the store are too late to use.
 const LONGEST_TRY: Duration = Duration::from_secs(1);
 
 /// The longest time between calls of a queue that this process has paused, as the store may not know of the pause or its end.
-const PAUSED: Duration = Duration::from_millis(100);
+const PAUSE_CHECK: Duration = Duration::from_millis(100);
 
 /// How long a call waits for further requests after one with a bound has joined.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// A request waits for the next call if the demand that other processes know lasts longer than that call by this.
-const LASTS: Duration = Duration::from_millis(200);
+/// A new request waits for the next call if the announced demand is expected to last so much longer than until that call.
+const ANNOUNCED_MARGIN: Duration = Duration::from_millis(200);
 
-/// When a request for a place is announced at the latest, as one may be released at any time.
-const ANNOUNCE: Duration = Duration::from_millis(100);
+/// How long the call for a new request waits if a place may be released at any time.
+const GATHER_PLACES: Duration = Duration::from_millis(100);
 
-/// When work looks at its lease again, if the policy no longer limits how many requests are in progress.
+/// The lease of work if the policy no longer limits how many requests are in progress.
 const NO_LEASE: Duration = Duration::from_secs(60 * 60);
 
-/// How long after its turn a request that is not polled has missed it.
-const MISSED: Duration = Duration::from_micros(1);
+/// The queue is checked so long after the end of a turn that was not used.
+const AFTER_MISS: Duration = Duration::from_micros(1);
 
-/// A request that is polled within so long after its turn has a busy task.
-const SOON: Duration = Duration::from_millis(100);
+/// A request that is polled within so long after its turn shows that tasks are busy.
+const JUST_OVER: Duration = Duration::from_millis(100);
 
 /// The pause before a call that has failed is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The places that the store may have for a queue after a lost answer.
-const ANY_NUMBER: u32 = u32::MAX;
+/// The number of places that the store may have for a queue after a lost answer.
+const UNKNOWN: u32 = u32::MAX;
 
 /// The pause after a store has refused to renew a lease.
-const REFUSED: Duration = Duration::from_secs(1);
+const RETRY_LEASE: Duration = Duration::from_secs(1);
 
 /// When a request arrived, and a number that orders requests of the same time: its key in the maps of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,12 +83,12 @@ pub(crate) struct Queue {
     unsent: Corrections,
     /// The store may hold a demand of this queue.
     is_announced: bool,
-    /// As the latest answer says; without a reset before the first one.
+    /// The latest answer; without a reset before the first one.
     latest: Standing,
-    /// The units of all costs and turns above, but for turns that were granted before a change.
+    /// The counters of all costs and turns above, except of turns that were granted before a change.
     counters: CounterSet,
     places: PlaceCount,
-    /// Nothing departs earlier, as a command of this process says.
+    /// The end of a pause that a command of this process has begun.
     paused_until: Option<Instant>,
     /// The beginning of an outage and its error, if requests wait for its end.
     out: Option<(Instant, StoreError)>,
@@ -99,8 +99,8 @@ pub(crate) struct Queue {
 struct PlaceCount {
     /// The units of requests that have departed and go on. Those of requests with a turn are counted beside.
     held: u32,
-    /// The most units that the store may have for this queue; [`ANY_NUMBER`] after a lost answer.
-    known: u32,
+    /// The most units that the store may have for this queue; [`UNKNOWN`] after a lost answer.
+    stored: u32,
     /// `None` before the first answer, and once it has ended.
     lease: Option<Lease>,
     /// How often a lease has ended while requests went on.
@@ -145,7 +145,7 @@ pub(crate) struct Answer {
     pub(crate) turns: SmallVec<[(Turn, u32); 1]>,
     /// When each point of the demand that was not granted is expected to depart.
     pub(crate) expected: SmallVec<[Instant; 1]>,
-    /// By so much, that may be too late.
+    /// These estimates may be too late by this.
     pub(crate) uncertainty: Duration,
     pub(crate) next_call: Option<Instant>,
     pub(crate) lease: Option<Lease>,
@@ -250,9 +250,10 @@ impl Turn {
         self.counters.place().map_or(0, |unit| self.units.0[unit])
     }
 
-    /// Whether a task is busy that polls its request only now. Later, it may do something else first.
+    /// Returns true if a request that is polled now shows that tasks are busy. If it is much later, its task may have done
+    /// something else.
     pub(crate) fn is_just_over(&self, now: Instant) -> bool {
-        now < self.until + SOON
+        now < self.until + JUST_OVER
     }
 
     /// Another request can use the turn if at least half of its time is left.
@@ -278,31 +279,31 @@ impl Queue {
         self.without_turn(mode).insert(new, request);
         if mode == Mode::Try {
             if self.waiting.is_empty() || self.latest.expected.is_none() {
-                self.call_at(now);
+                self.call_by(now);
             } else {
                 self.fail(new, Refusal::Limited(self.latest));
             }
         } else if self.waiting.len() == 1 || self.calls == Calls::default() {
-            self.call_at(now);
+            self.call_by(now);
         } else if bound.is_some() {
-            self.call_at(now + GATHER);
+            self.call_by(now + GATHER);
         } else if self.latest.overtakes {
             self.announce(now);
         } else if self.counters.place().is_some() {
-            self.call_at(now + ANNOUNCE);
+            self.call_by(now + GATHER_PLACES);
         }
     }
 
-    /// Counts as this policy does. If that is a change, departures so far stay charged, and the costs of the requests are
-    /// expressed in the new units. A request that names no cost in one of them fails.
-    pub(crate) fn count_by(&mut self, policy: &Policy, counters: CounterSet) {
+    /// Counts as this policy does. After a change of the counters, past departures stay charged, and the costs of requests are
+    /// converted to the new units. A request without a cost in one of them fails.
+    pub(crate) fn use_policy(&mut self, policy: &Policy, counters: CounterSet) {
         if self.counters == counters {
             return;
         }
         let before = std::mem::replace(&mut self.counters, counters);
         self.unsent.drop_settlements();
         if counters.place().is_none() {
-            (self.places.known, self.places.lease) = (0, None);
+            (self.places.stored, self.places.lease) = (0, None);
         }
         if let Some(sent) = &mut self.calls.sent {
             sent.settlements.clear();
@@ -331,7 +332,7 @@ impl Queue {
         std::mem::take(&mut self.departing.woken)
     }
 
-    /// The requests that ask in this way and have no turn.
+    /// The requests of this mode that have no turn.
     fn without_turn(&mut self, mode: Mode) -> &mut Requests {
         match mode {
             Mode::Try => &mut self.tries,
@@ -347,10 +348,14 @@ impl Queue {
 
     /// Returns true if no request waits, and nothing has to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        let asks_nothing = self.waiting.is_empty() && self.tries.is_empty();
         let none_ends = self.departing.requests.is_empty() && self.failed.is_empty();
-        let has_work = !asks_nothing || !none_ends || self.has_places();
+        let has_work = self.has_to_ask() || !none_ends || self.has_places();
         !has_work && self.calls == Calls::default() && self.unsent.is_empty()
+    }
+
+    /// Returns true if requests have no turn.
+    fn has_to_ask(&self) -> bool {
+        !self.waiting.is_empty() || !self.tries.is_empty()
     }
 
     /// How many requests wait.
@@ -363,8 +368,8 @@ impl Queue {
         Some(self.latest).filter(|latest| latest.reset.is_some())
     }
 
-    /// When the last request is expected to depart, if it waits without a bound.
-    pub(crate) fn unbounded(&self) -> Option<Instant> {
+    /// When the last request is expected to depart, if it has no bound.
+    pub(crate) fn expected_without_bound(&self) -> Option<Instant> {
         let (_, request) = self.waiting.last_key_value()?;
         self.latest.expected.filter(|_| request.bound.is_none())
     }
@@ -373,7 +378,7 @@ impl Queue {
     pub(crate) fn due(&self) -> Option<Instant> {
         let lease = self.places.lease.filter(|_| self.has_places());
         let check = self.departing.stall.check;
-        let missed = self.first_unused().map(|turn| turn.until + MISSED);
+        let missed = self.first_unused().map(|turn| turn.until + AFTER_MISS);
         let times = self.call_due().into_iter().chain(check).chain(missed);
         times.chain(lease.map(|lease| lease.until)).min()
     }
@@ -383,30 +388,30 @@ impl Queue {
         self.calls.next.filter(|_| self.calls.sent.is_none())
     }
 
-    /// The next call is due then, unless it is earlier.
-    fn call_at(&mut self, at: Instant) {
+    /// Makes the next call due then, unless it is due earlier.
+    fn call_by(&mut self, at: Instant) {
         self.calls.next = Some(self.calls.next.map_or(at, |next| next.min(at)));
     }
 
-    /// Returns true if requests, or corrections alone, wait for the store to come back.
-    pub(crate) fn is_out(&self) -> bool {
+    /// Returns true if requests or corrections wait for the end of an outage.
+    pub(crate) fn waits_for_store(&self) -> bool {
         let is_kept = self.calls == Calls::default() && !self.unsent.settlements.is_empty();
         self.out.is_some() || is_kept
     }
 
-    /// Other processes learn soon of a request that joined then, with others that join within a few milliseconds. If the
-    /// demand that they know lasts longer than until the next call, they learn of it then.
+    /// Announces a new request to other processes soon, together with others that join within a few milliseconds. If the
+    /// announced demand lasts longer than until the next call, that call announces it.
     pub(crate) fn announce(&mut self, arrival: Instant) {
         let is_covered = match (self.call_due(), self.latest.expected) {
-            (Some(next), Some(last)) => last > next + LASTS,
+            (Some(next), Some(last)) => last > next + ANNOUNCED_MARGIN,
             _ => false,
         };
         if !is_covered {
-            self.call_at(arrival + GATHER);
+            self.call_by(arrival + GATHER);
         }
     }
 
-    /// Requests took over departures of so many units from another share; below 0, another share did.
+    /// Requests took over departures of so many units from another share. If below 0, another share took them over.
     pub(crate) fn took_over(&mut self, units: i64) {
         self.unsent.moved += units;
     }
@@ -422,13 +427,13 @@ impl Queue {
     pub(crate) fn end_outage(&mut self, now: Instant) {
         self.nudge(now);
         if self.has_places() {
-            self.call_at(now);
+            self.call_by(now);
         }
     }
 
     /// Returns true if the store keeps places for this queue, or has to.
     pub(crate) fn has_places(&self) -> bool {
-        self.places.known > 0 || self.places.held > 0
+        self.places.stored > 0 || self.places.held > 0
     }
 
     /// The first turn that other requests may need: any turn if some wait here, or else one with a place.
@@ -454,7 +459,7 @@ impl Queue {
 
     /// Returns true if the store has more places for this queue than are in use.
     fn has_spare_places(&self) -> bool {
-        self.places_in_use() < self.places.known
+        self.places_in_use() < self.places.stored
     }
 
     /// Releases the units of a request in progress that has ended: at once if requests wait here, or else within `gather`.
@@ -465,7 +470,7 @@ impl Queue {
                 true => gather,
                 false => Duration::ZERO,
             };
-            self.call_at(now + gather);
+            self.call_by(now + gather);
         }
     }
 
@@ -474,7 +479,7 @@ impl Queue {
         self.places.held = self.places.held.saturating_sub(units);
     }
 
-    /// The end of the lease; `None` if it has ended, now or before, after so many losses.
+    /// The end of the lease; `None` if it has ended since it had been lost so many times.
     pub(crate) fn lease_end(&self, losses: u64, now: Instant) -> Option<Instant> {
         if self.counters.place().is_none() {
             // There is no such limit any more.
@@ -489,15 +494,15 @@ impl Queue {
         self.places.losses
     }
 
-    /// Notices that the lease has ended, and returns how many units are in progress without it.
-    pub(crate) fn lose_lease(&mut self, now: Instant) -> u32 {
+    /// Drops a lease that has ended. Returns how many units are in progress without it.
+    pub(crate) fn expire_lease(&mut self, now: Instant) -> u32 {
         let ended = self.places.lease.take_if(|lease| lease.until <= now);
         if ended.is_none() {
             return 0;
         }
         // The store drops them by itself, but for those of a call that it may execute late.
-        if self.places.known != ANY_NUMBER {
-            self.places.known = 0;
+        if self.places.stored != UNKNOWN {
+            self.places.stored = 0;
         }
         self.places.losses += u64::from(self.places.held > 0);
         self.places.held
@@ -505,7 +510,7 @@ impl Queue {
 
     /// Begins a call, and returns its contents. Requests of more than the largest cost fail. The fallback store, which
     /// serves the requests in an outage, does not learn what concerns grants of the store.
-    pub(crate) fn begin(
+    pub(crate) fn begin_call(
         &mut self,
         number: u64,
         largest_costs: &Costs,
@@ -525,12 +530,12 @@ impl Queue {
         let places = self.places_in_use();
         let holding = Holding {
             units: places,
-            releases: outage.is_none() && places < self.places.known,
+            releases: outage.is_none() && places < self.places.stored,
             is_notified: false,
         };
         let corrections = match outage {
             Some(_) => Corrections::default(),
-            None => self.unsent.send(),
+            None => self.unsent.take_report(),
         };
         self.calls.next = None;
         self.calls.sent = Some(Sent {
@@ -564,13 +569,13 @@ impl Queue {
 
     /// Applies the answer to a call. An answer to any other call than the current one is ignored. Returns the cost of the
     /// first request that was not granted, and its expected departure.
-    pub(crate) fn answer(
+    pub(crate) fn apply_answer(
         &mut self,
         number: u64,
         answer: &Answer,
         now: Instant,
     ) -> Option<(Costs, Instant)> {
-        let sent = self.end_call(number)?;
+        let sent = self.take_sent(number)?;
         let turns = answer.turns.iter();
         let requests = turns.map(|(_, requests)| u64::from(*requests)).sum();
         let granted = sent.demand.units_of(requests);
@@ -578,9 +583,9 @@ impl Queue {
             self.unsent.lost = 0;
             let places = self.counters.place();
             let places = places.map_or(0, |unit| granted.as_costs().0[unit]);
-            self.places.known = sent.places.saturating_add(places);
+            self.places.stored = sent.places.saturating_add(places);
             // It may have ended before this answer.
-            self.lose_lease(now);
+            self.expire_lease(now);
             self.places.lease = answer.lease;
         }
         self.out = None;
@@ -625,19 +630,19 @@ impl Queue {
                 }
             }
         }
-        self.schedule(answer, now, sent.is_fallback);
+        self.schedule(&sent, answer, now);
         if refused > 1 && !self.waiting.is_empty() {
             // Requests between two points may fail, too, and those of other processes wait for what was refused. A call that
             // refuses only the last request is not repeated: in an overload, calls would follow each other.
-            self.call_at(now + GATHER);
+            self.call_by(now + GATHER);
         }
         let (point, cost) = sent.demand.points_from(granted).next()?;
         let expected = *answer.expected.first()?;
         (point.units == granted + cost).then(|| (cost.as_costs(), expected))
     }
 
-    /// Takes back the current call, if it has this number.
-    fn end_call(&mut self, number: u64) -> Option<Sent> {
+    /// Takes the call whose answer is awaited, if it has this number.
+    fn take_sent(&mut self, number: u64) -> Option<Sent> {
         self.calls.sent.take_if(|sent| sent.number == number)
     }
 
@@ -677,7 +682,7 @@ impl Queue {
             };
             let (arrival, request) = (*first.key(), first.get());
             if request.bound.is_some_and(|bound| bound < turn.from) {
-                self.fail_until(arrival, turn.from);
+                self.refuse(arrival, turn.from);
                 continue;
             }
             if request.cost != turn.units {
@@ -703,8 +708,8 @@ impl Queue {
     ) -> bool {
         let is_recorded = counters == self.counters;
         if is_recorded {
-            settlements.iter().for_each(|it| self.unsent.keep(*it));
-            self.call_at(at);
+            settlements.iter().for_each(|it| self.unsent.add(*it));
+            self.call_by(at);
         }
         is_recorded
     }
@@ -718,7 +723,7 @@ impl Queue {
         // The next call says how many places are in use.
         let place = turn.counters.place();
         for (unit, units) in turn.units.each().filter(|(unit, _)| Some(*unit) != place) {
-            self.unsent.keep(Settlement {
+            self.unsent.add(Settlement {
                 recorded: recorded.get(),
                 unit,
                 difference: -i64::from(units),
@@ -755,13 +760,13 @@ impl Queue {
             }
         }
         for (arrival, expected) in &refused {
-            self.fail_until(*arrival, *expected);
+            self.refuse(*arrival, *expected);
         }
         refused.len()
     }
 
-    /// Fails a request that could depart then.
-    fn fail_until(&mut self, arrival: Arrival, expected: Instant) {
+    /// Fails a request, which could depart then.
+    fn refuse(&mut self, arrival: Arrival, expected: Instant) {
         let standing = Standing {
             expected: Some(expected),
             ..self.latest
@@ -779,43 +784,43 @@ impl Queue {
     }
 
     /// Decides when the next call is due, after an answer.
-    fn schedule(&mut self, answer: &Answer, now: Instant, is_fallback: bool) {
-        let has_settlements = !is_fallback && !self.unsent.settlements.is_empty();
-        let releases = !is_fallback && self.has_spare_places();
-        let only_waits = self.tries.is_empty() && !has_settlements && !releases;
+    fn schedule(&mut self, sent: &Sent, answer: &Answer, now: Instant) {
+        let has_to_send = !self.unsent.settlements.is_empty() || self.has_spare_places();
+        let only_waits = self.tries.is_empty() && (sent.is_fallback || !has_to_send);
         match answer.next_call {
-            Some(next) if only_waits && !self.waiting.is_empty() => self.call_at(next),
+            Some(next) if only_waits && !self.waiting.is_empty() => self.call_by(next),
             // The queue is not kept for the end of the outage.
-            _ if is_fallback && self.waiting.is_empty() && self.tries.is_empty() => self.forget(),
+            _ if sent.is_fallback && !self.has_to_ask() => self.stop_calling(),
             _ => self.reschedule(now),
         }
         if let Some(lease) = answer.lease.filter(|_| self.has_places()) {
-            self.call_at(lease.renew);
+            self.call_by(lease.renew);
         }
     }
 
     /// Calls now if anything is left to ask or to send. During a pause of this process, it asks later.
     fn reschedule(&mut self, now: Instant) {
-        let has_to_ask = !self.waiting.is_empty() || !self.tries.is_empty();
         let has_to_send = self.is_announced || !self.unsent.is_empty() || self.has_spare_places();
-        if has_to_ask && let Some(until) = self.paused_until {
-            self.call_at(now.max(until.min(now + PAUSED)));
-        } else if has_to_ask || has_to_send {
-            self.call_at(now);
+        if self.has_to_ask()
+            && let Some(until) = self.paused_until
+        {
+            self.call_by(now.max(until.min(now + PAUSE_CHECK)));
+        } else if self.has_to_ask() || has_to_send {
+            self.call_by(now);
         }
     }
 
     /// A call has failed. It is repeated, unless the store refuses it. If the store may have executed it, the next call
     /// takes its grants back.
-    pub(crate) fn failed(&mut self, number: u64, error: &StoreError, now: Instant) {
-        let Some(sent) = self.end_call(number) else {
+    pub(crate) fn call_failed(&mut self, number: u64, error: &StoreError, now: Instant) {
+        let Some(sent) = self.take_sent(number) else {
             return;
         };
         let is_unknown = error.is_outcome_unknown();
         if !(is_unknown || error.is_outage() || error.is_conflict()) {
-            self.abandon(error);
+            self.fail_all(error);
             if self.places.held > 0 {
-                self.call_at(now + REFUSED);
+                self.call_by(now + RETRY_LEASE);
             }
             return;
         }
@@ -824,31 +829,34 @@ impl Queue {
             self.fail_tries(None, &Refusal::Store(error.clone()));
         }
         if is_unknown {
-            self.unsent.has_lost(sent.number);
+            self.unsent.note_lost(sent.number);
             if self.counters.place().is_some() {
-                self.places.known = ANY_NUMBER;
+                self.places.stored = UNKNOWN;
             }
         }
-        self.unsent.repeat(sent.settlements, is_unknown);
+        // Units that it may have returned are not returned again.
+        let settlements = sent.settlements.into_iter();
+        let settlements = settlements.filter(|it| !is_unknown || it.difference > 0);
+        settlements.for_each(|it| self.unsent.add(it));
         self.calls.next = None;
         // The next call finds out about an outage.
         let retry = if error.is_outage() { now } else { now + RETRY };
         self.reschedule(retry);
         if self.has_places() {
-            self.call_at(retry);
+            self.call_by(retry);
         }
     }
 
     /// Fails all requests. The store is not called again until another request joins.
-    pub(crate) fn abandon(&mut self, error: &StoreError) {
+    pub(crate) fn fail_all(&mut self, error: &StoreError) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()));
         self.unsent.drop_settlements();
-        self.places.known = 0;
-        self.forget();
+        self.places.stored = 0;
+        self.stop_calling();
     }
 
-    /// Calls for nothing more. The store drops the demand after a while. Corrections wait for the next call.
-    fn forget(&mut self) {
+    /// Schedules no further call. The store drops the demand after a while. Corrections wait for the next call.
+    fn stop_calling(&mut self) {
         (self.unsent.lost, self.is_announced) = (0, false);
         self.calls = Calls::default();
     }
@@ -862,7 +870,7 @@ impl Queue {
         self.calls.next = None;
         self.fail_tries(None, &Refusal::Store(error.clone()));
         if self.waiting.is_empty() {
-            self.forget();
+            self.stop_calling();
         }
         if self.out.is_none() {
             self.out = Some((now, error.clone()));
@@ -915,13 +923,13 @@ impl Queue {
         self.places.held = self.places.held.saturating_add(turn.places());
         if turn.places() > 0 && self.calls == Calls::default() {
             let lease = self.places.lease;
-            self.call_at(lease.map_or(now, |lease| lease.renew));
+            self.call_by(lease.map_or(now, |lease| lease.renew));
         }
         Step::Depart(turn, self.latest)
     }
 
-    /// Whether a task is busy that polls this request too late for its turn. A task that is very late may do something else first, and
-    /// poll the request in time once it waits for it; but not if the first request of those that are polled is late twice.
+    /// Returns true if tasks are busy, so that a longer guard helps: this request is late by little, or it is the first of those
+    /// that are polled, and late for the second time.
     fn is_busy(&mut self, arrival: Arrival, turn: &Turn, now: Instant) -> bool {
         let is_before_waiting = self.waiting.keys().next().is_none_or(|it| arrival < *it);
         let mut departing = self.departing.requests.iter_mut();
@@ -1046,7 +1054,7 @@ impl Queue {
         let (arrival, turn) = self.first_turn(cost, now)?;
         self.requeue(arrival);
         self.departing.unblock(now);
-        self.call_at(now);
+        self.call_by(now);
         Some(turn)
     }
 
@@ -1074,14 +1082,14 @@ impl Queue {
     /// Returns a turn that was not used, by a call now.
     fn return_to_store(&mut self, turn: &Turn, now: Instant) {
         self.report_unused(turn);
-        self.call_at(now);
+        self.call_by(now);
     }
 
     /// If no request waits any more, a call removes the demand from the store, so that other processes do not wait for it. In an
     /// outage, the queue becomes idle by that call.
     fn withdraw_demand(&mut self, now: Instant) {
         if self.waiting.is_empty() && (self.is_announced || self.out.is_some()) {
-            self.call_at(now);
+            self.call_by(now);
         }
     }
 
@@ -1091,8 +1099,8 @@ impl Queue {
         self.revoke(|_, it| it.turn.from < until, now);
     }
 
-    /// The store knows of the pause: only turns that it has granted before have to be dropped, until then.
-    pub(crate) fn pause_known(&mut self, until: Instant) {
+    /// The store keeps the pause from now on. The turns that it has granted before begin by `until`.
+    pub(crate) fn shorten_pause(&mut self, until: Instant) {
         self.paused_until = self.paused_until.map(|paused| paused.min(until));
     }
 

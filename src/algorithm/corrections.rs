@@ -51,28 +51,28 @@ impl Corrections {
         returned
     }
 
-    /// The report of the next call. A lost call is reported until an answer arrives.
-    pub(crate) fn send(&mut self) -> Self {
+    /// Takes the report for a call. A lost call is reported until an answer arrives.
+    pub(crate) fn take_report(&mut self) -> Self {
         let sent = std::mem::take(self);
         self.lost = sent.lost;
         sent
     }
 
     /// The answer to this call was lost.
-    pub(crate) fn has_lost(&mut self, call: u64) {
+    pub(crate) fn note_lost(&mut self, call: u64) {
         if self.lost == 0 {
             self.lost = call;
         }
     }
 
-    /// Departures are not corrected any more.
+    /// Past departures stay as they were recorded.
     pub(crate) fn drop_settlements(&mut self) {
         self.settlements.clear();
         self.joined = 0;
     }
 
-    /// If there are too many settlements, returns stay charged.
-    pub(crate) fn keep(&mut self, settlement: Settlement) {
+    /// Adds a settlement to the next report. If there are too many, departures that are returned stay charged.
+    pub(crate) fn add(&mut self, settlement: Settlement) {
         // Requests that depart together return their departures together.
         if let Some(last) = self.settlements.last_mut()
             && (last.recorded, last.unit) == (settlement.recorded, settlement.unit)
@@ -88,13 +88,5 @@ impl Corrections {
         {
             *returned = settlement;
         }
-    }
-
-    /// Keeps the settlements of a failed call. Units that it may have returned are not returned again.
-    pub(crate) fn repeat(&mut self, settlements: Vec<Settlement>, is_outcome_unknown: bool) {
-        let settlements = settlements.into_iter();
-        settlements
-            .filter(|it| !is_outcome_unknown || it.difference > 0)
-            .for_each(|it| self.keep(it));
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn left_out() -> StoreError {
 impl SentCall {
     fn failed(&self, error: &StoreError) {
         self.queue
-            .update(|queue| queue.failed(self.number, error, Instant::now()));
+            .update(|queue| queue.call_failed(self.number, error, Instant::now()));
     }
 
     fn lost(&self) {
@@ -124,12 +124,12 @@ impl Dispatcher {
             // In a cluster, keys may have moved to another shard.
             let other = self.store.shard(&queue.key);
             queue.update(|queue| {
-                let waits = was_out && (other == shard || queue.is_out());
+                let waits = was_out && (other == shard || queue.waits_for_store());
                 if waits && self.outage(other).is_none() {
                     queue.end_outage(Instant::now());
                 }
                 if let Some(error) = refusal.as_ref().filter(|_| other == shard) {
-                    queue.abandon(error);
+                    queue.fail_all(error);
                 }
             });
         }
@@ -218,8 +218,8 @@ impl Dispatcher {
             taken.next.iter().for_each(|&it| handle.nudge(key, it));
         }
         let (refused, unbounded) = sent.queue.update(|queue| {
-            let refused = queue.answer(sent.number, &answer, now);
-            (refused, queue.unbounded())
+            let refused = queue.apply_answer(sent.number, &answer, now);
+            (refused, queue.expected_without_bound())
         });
         // A place may be released at any time.
         if !is_fallback

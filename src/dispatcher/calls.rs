@@ -78,7 +78,7 @@ impl Dispatcher {
     fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
         let mut locked = queue.lock();
         let missed = locked.check(now);
-        let lost = locked.lose_lease(now);
+        let lost = locked.expire_lease(now);
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         let woken = locked.take_woken();
         drop(locked);
@@ -156,7 +156,7 @@ impl Dispatcher {
         let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
-        current.count(&mut locked);
+        current.apply_to(&mut locked);
         let (policy, clock, round_trip) = match outage {
             Some(_) => (current.policy.fallback.clone()?, &self.fallback.clock, 0),
             None => {
@@ -170,7 +170,7 @@ impl Dispatcher {
         }
         let number = *number;
         let largest = policy.largest_costs();
-        let mut asked = locked.begin(number, &largest, outage, clock.arrived());
+        let mut asked = locked.begin_call(number, &largest, outage, clock.arrived());
         asked.holding.is_notified = self.store.is_subscribed();
         let flow = queue.flow();
         drop(locked);

@@ -186,7 +186,7 @@ impl Handle {
         self.denials.forget(None);
         for queue in self.each() {
             queue.update(|queue| {
-                self.load().count(queue);
+                self.load().apply_to(queue);
                 queue.nudge(Instant::now());
             });
         }
@@ -301,7 +301,7 @@ impl Handle {
         if queue.flow == COMBINED {
             current.telemetry.combined();
         }
-        current.count(&mut locked);
+        current.apply_to(&mut locked);
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
         if position.arrival.number == 0 {
             // New requests are in the order in which they join, as the queues are locked.
@@ -361,7 +361,7 @@ impl Handle {
         };
         let (is_first, current) = (lanes.is_empty(), self.load());
         let mut new = Queue::default();
-        current.count(&mut new);
+        current.apply_to(&mut new);
         let queue = KeyQueue::new(self, key, lane, flow, new);
         lanes.push(queue.clone());
         (self.ranked).fetch_add(queue.is_ranked().into(), Ordering::Relaxed);
@@ -511,7 +511,7 @@ impl Handle {
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let known = Instant::now() + round_trip + Duration::from_micros(horizon);
         for queue in self.lanes(key) {
-            queue.update(|queue| queue.pause_known(known));
+            queue.update(|queue| queue.shorten_pause(known));
         }
         Ok(())
     }
@@ -745,8 +745,8 @@ impl Current {
     }
 
     /// Has a queue count by the policy.
-    pub(super) fn count(&self, queue: &mut Queue) {
-        queue.count_by(&self.policy, self.counters);
+    pub(super) fn apply_to(&self, queue: &mut Queue) {
+        queue.use_policy(&self.policy, self.counters);
     }
 }
 

@@ -191,7 +191,7 @@ impl Dispatcher {
             // The limiter was dropped, or has no rules that limit. The next failure begins another outage.
             self.schedule.lock().outages.ended(shard);
             for queue in self.queues() {
-                queue.update(|queue| queue.abandon(error));
+                queue.update(|queue| queue.fail_all(error));
             }
             return;
         }

@@ -120,20 +120,20 @@ async fn late_calls_neither_bring_a_lease_back_nor_strand_places() {
     let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
     let (queue, now) = (handle.dispatcher.queues().remove(0), Instant::now());
     let mut locked = queue.lock();
-    locked.begin(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
+    locked.begin_call(1 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
     let (later, mut answer) = (now + 4 * SECOND, Answer::default());
     assert!(locked.lease_end(0, later).is_none());
     let (until, renew) = (later + SECOND, later);
     answer.lease = Some(Lease { until, renew });
-    locked.answer(1 << 40, &answer, later);
+    locked.apply_answer(1 << 40, &answer, later);
     drop(locked);
     assert!(place.is_lost());
     drop(place);
     // A call without an answer may be executed behind the end of the lease.
     let mut locked = queue.lock();
-    locked.begin(2 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
-    locked.failed(2 << 40, &StoreError::new("lost").outcome_unknown(), later);
-    locked.lose_lease(until);
+    locked.begin_call(2 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
+    locked.call_failed(2 << 40, &StoreError::new("lost").outcome_unknown(), later);
+    locked.expire_lease(until);
     assert!(locked.has_places());
 }
 

@@ -219,7 +219,7 @@ impl World {
             Step::GiveUp(p) => {
                 let process = &mut self.processes[p];
                 if let Some((number, _)) = process.lost.take() {
-                    process.queue.failed(number, &lost(), now);
+                    process.queue.call_failed(number, &lost(), now);
                 }
             }
             Step::Refuse(p, is_out) => {
@@ -232,7 +232,7 @@ impl World {
                     let error = StoreError::new("not executed");
                     let error = if is_out { error } else { error.no_outage() };
                     let number = process.calls.remove(nth).take.number;
-                    process.queue.failed(number, &error, now);
+                    process.queue.call_failed(number, &error, now);
                 }
             }
             Step::Out(p) => {
@@ -440,15 +440,15 @@ impl World {
     fn send(&mut self, setup: &Setup, p: usize) {
         let now = self.now();
         let process = &mut self.processes[p];
-        process.queue.lose_lease(now);
+        process.queue.expire_lease(now);
         if process.queue.call_due().is_none_or(|due| due > now) {
             process.queue.check(now);
             return;
         }
         process.number += 1;
         process.calls_in_tick += 1;
-        let number = process.number;
-        let asked = (process.queue).begin(number, &u32::from(setup.limit).into(), None, micros);
+        let (number, most) = (process.number, u32::from(setup.limit).into());
+        let asked = process.queue.begin_call(number, &most, None, micros);
         let strict = setup.is_strict.then_some(Strict {
             known: process.known,
             clock_was_set: false,
@@ -545,7 +545,7 @@ impl World {
             _ => number,
         };
         if taken.is_outdated {
-            process.queue.failed(number, &lost(), now);
+            process.queue.call_failed(number, &lost(), now);
             return;
         }
         if current == Some(number) {
@@ -571,7 +571,7 @@ impl World {
             lease,
             standing: Standing::default(),
         };
-        process.queue.answer(number, &answer, now);
+        process.queue.apply_answer(number, &answer, now);
     }
 
     fn pause(&mut self, setup: &Setup, p: usize) {
