@@ -204,7 +204,11 @@ impl Dispatcher {
                 let reclaimed = taken.occupancy.reclaimed;
                 handle.load().telemetry.reclaimed_places(reclaimed);
             }
-            handle.remember(key, taken, offset, sent.clock_sets);
+            let seen = &handle.seen;
+            let quarantine = seen.remember(key, &sent.policy, taken, offset, sent.clock_sets);
+            if let Some(left) = quarantine {
+                handle.load().telemetry.quarantined(key, left);
+            }
         }
         let first = answer.turns.iter().map(|(turn, _)| turn);
         let first = first.min_by_key(|turn| turn.until);

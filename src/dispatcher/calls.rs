@@ -191,10 +191,8 @@ impl Dispatcher {
                 Mode::Wait => horizon(round_trip),
                 Mode::Try | Mode::Peek => 0,
             },
-            strict: match outage {
-                Some(_) => None,
-                None => handle.strict(&queue.key, &policy, clock_sets),
-            },
+            strict: (outage.is_none() && handle.is_strict())
+                .then(|| handle.seen.strict(&queue.key, &policy, clock_sets)),
             ..asked
         };
         if take.strict.is_some() {

@@ -15,14 +15,11 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use super::answers::left_out;
-use super::key_queue::{KeyQueue, Waiting};
-use super::known::{ANNOUNCED, Denials, Seen, SeenState};
+use super::key_queue::{Granted, KeyQueue, Lanes, Position, Waiting, lane_of};
+use super::known::{ANNOUNCED, Denials, Seen};
 use super::{Dispatcher, Place};
-use crate::algorithm::{
-    Command, Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, Reserves, Settlement, Strict, Take, Taken,
-    level,
-};
-use crate::clock::{ClockSets, Offset};
+use crate::algorithm::{Command, Costs, LEVEL_BITS, Mode, Settlement, Take, Taken, level};
+use crate::clock::Offset;
 use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::guard::Guard;
@@ -37,9 +34,6 @@ use crate::telemetry::{self, Telemetry};
 
 /// Corrections of a key without waiting requests share a call if they follow within so long.
 const GATHER_SETTLEMENTS: Duration = Duration::from_millis(5);
-
-/// The shares of a key in one process, beside the requests without a share. The last one combines those beyond.
-const MOST_SHARES: u64 = (1 << (LANE_BITS - LEVEL_BITS.end)) - 1;
 
 /// With so many queues, as in an outage, corrections of other keys are dropped.
 const MOST_SETTLING: usize = 100_000;
@@ -59,7 +53,7 @@ pub(crate) struct Handle {
     /// The last number that was given to a request.
     last_number: AtomicU64,
     pub(crate) denials: Denials,
-    seen: Seen,
+    pub(super) seen: Seen,
     /// When a pause, or an allowance of a unit, that an upstream announces was last passed on to the store, and for how long.
     announced: Cache<(Key, Option<&'static str>), (Instant, Duration)>,
 }
@@ -69,55 +63,6 @@ pub(crate) struct Current {
     pub(crate) policy: Arc<Policy>,
     pub(crate) counters: CounterSet,
     pub(crate) telemetry: Telemetry,
-}
-
-/// The queues of one key. Requests that cost something in the same units share one, so that a request does not wait behind
-/// others for a unit in which it costs nothing.
-type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
-
-/// A request may depart.
-#[derive(Debug)]
-pub(crate) struct Granted {
-    pub(crate) turn: Turn,
-    /// How much more of each unit could have departed.
-    pub(crate) remaining: Remaining,
-    /// All units are available again so long after the start of the turn, in microseconds.
-    pub(crate) reset: u64,
-    pub(crate) position: Position,
-    /// How long it has waited.
-    pub(crate) waited: Duration,
-    /// Its place among those in progress, if a quota limits how many there are.
-    pub(crate) place: Place,
-}
-
-/// Where a request waits: its arrival, and what chooses the queue among those of its key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
-    /// Requests of the same lane that arrived earlier are ahead. The number is 0 if the request was in no queue.
-    pub(crate) arrival: Arrival,
-    pub(super) priority: Priority,
-    /// The number of its share.
-    pub(super) flow: u64,
-}
-
-impl Granted {
-    /// When all units are available again.
-    #[inline]
-    pub(crate) fn resets(&self) -> Instant {
-        self.turn.from + Duration::from_micros(self.reset)
-    }
-}
-
-impl Position {
-    /// The position of a new request.
-    #[inline]
-    pub(crate) fn new(at: Instant, rank: &Rank) -> Self {
-        Self {
-            arrival: Arrival { at, number: 0 },
-            priority: rank.priority,
-            flow: rank.flow().id,
-        }
-    }
 }
 
 impl Handle {
@@ -296,7 +241,6 @@ impl Handle {
             }
         }
         let queue = self.queue_of(&mut queues, key, cost, position);
-        let reserves = current.policy.reserves();
         let mut locked = queue.lock();
         if queue.flow == COMBINED {
             current.telemetry.combined();
@@ -312,7 +256,7 @@ impl Handle {
         position.flow = queue.flow;
         locked.join(mode, position.arrival, cost, bound);
         let level = rank.priority.level();
-        let is_guaranteed = rank.share.is_some() || reserves[level as usize] > 0;
+        let is_guaranteed = rank.share.is_some() || current.is_reserved(level);
         if level < Priority::Normal.level() || is_guaranteed {
             // Requests that it overtakes may come at any time.
             locked.announce(now);
@@ -321,7 +265,7 @@ impl Handle {
         drop(queues);
         // A place belongs to the queue to which the store has given it.
         if current.policy.lease().is_none() {
-            overtake(&self.lanes(key), &queue, mode, cost, reserves, now);
+            queue.preempt_lower(mode, cost, now);
         }
         queue.update(|_| {});
         Ok(Waiting::new(queue, position, current))
@@ -349,16 +293,10 @@ impl Handle {
         Position { priority, flow, .. }: Position,
     ) -> Arc<KeyQueue> {
         let lanes = queues.entry_ref(key).or_default();
-        let number = share_number(lanes, flow);
-        let lane = cost.lane(priority.level()) | number << LEVEL_BITS.end;
+        let (lane, flow) = lane_of(lanes, cost, priority.level(), flow);
         if let Some(queue) = lanes.iter().find(|queue| queue.lane == lane) {
             return queue.clone();
         }
-        let flow = if number == MOST_SHARES {
-            COMBINED
-        } else {
-            flow
-        };
         let (is_first, current) = (lanes.is_empty(), self.load());
         let mut new = Queue::default();
         current.apply_to(&mut new);
@@ -383,7 +321,7 @@ impl Handle {
     ) -> Arc<KeyQueue> {
         let units = |lane| lane % (1 << LEVEL_BITS.start);
         let mine = position.priority.level();
-        let is_reserved = self.load().policy.reserves()[mine as usize] > 0;
+        let is_reserved = self.load().is_reserved(mine);
         let lanes = queues.get(key).into_iter().flatten();
         let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == position.flow);
         let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
@@ -526,11 +464,11 @@ impl Handle {
         // The embedded store answers at once: a task that looks again and again lets others run now and then.
         consume_budget().await;
         let policy = self.policy();
-        let number = share_number(&self.lanes(key), rank.flow().id);
-        let lane = cost.lane(rank.priority.level()) | number << LEVEL_BITS.end;
+        let (level, flow) = (rank.priority.level(), rank.flow());
+        let (lane, _) = lane_of(&self.lanes(key), cost, level, flow.id);
         let mut take = Take {
             process: self.dispatcher.process | lane,
-            flow: rank.flow(),
+            flow,
             reserves: policy.reserves(),
             round_trip: self.guard.round_trip().as_micros() as u64,
             guard: self.guard.current_micros(),
@@ -630,50 +568,6 @@ impl Handle {
     pub(crate) fn is_strict(&self) -> bool {
         self.load().policy.parts.recovery == Recovery::Strict && self.dispatcher.embedded.is_none()
     }
-
-    /// The knowledge of this key that a call under strict recovery carries.
-    pub(super) fn strict(&self, key: &Key, policy: &Policy, sets: ClockSets) -> Option<Strict> {
-        if !self.is_strict() {
-            return None;
-        }
-        let seen = self.seen.get(key);
-        let clock_was_set = match seen {
-            Some(seen) => seen.clock_sets != sets.count,
-            // Other processes may have seen departures, by the clock as it was before.
-            None => sets.last.is_some_and(|last| {
-                let quarantine =
-                    Take::default().quarantine(policy.counters(), policy.buffer_micros());
-                last.elapsed() < Duration::from_micros(quarantine)
-            }),
-        };
-        Some(Strict {
-            known: seen.map(|seen| seen.known),
-            clock_was_set,
-        })
-    }
-
-    /// Remembers what an answer says of a key.
-    pub(crate) fn remember(&self, key: &Key, taken: &Taken, offset: &Offset, clock_sets: u64) {
-        let Some(known) = taken.known else {
-            return;
-        };
-        let (now, quarantined_until) = (Instant::now(), taken.quarantined_until);
-        let rests = offset.latest(quarantined_until);
-        let rests = rests.saturating_duration_since(now);
-        let seen = self.seen.get(key);
-        if !rests.is_zero() && seen.is_none_or(|seen| seen.quarantined_until < quarantined_until) {
-            self.load().telemetry.quarantined(key, rests);
-        }
-        let places = now + self.policy().lease().unwrap_or_default();
-        let counts_until = offset.latest(taken.kept_until());
-        let state = SeenState {
-            known,
-            quarantined_until,
-            expires: counts_until.max(places),
-            clock_sets,
-        };
-        self.seen.note(key, state);
-    }
 }
 
 /// Fails outside of a tokio runtime.
@@ -683,48 +577,6 @@ fn need_runtime() -> Result<(), StoreError> {
         Ok(_) => Ok(()),
         Err(_) => Err(StoreError::new(problem).no_outage()),
     }
-}
-
-/// Takes the first turn of this cost from the queue of a lower level that has it, for the first request of a queue; the request
-/// that had it waits again. A level with a reserve keeps its turns. If another turn has come in the meantime, this one returns
-/// to the store.
-fn overtake(
-    lanes: &Lanes,
-    queue: &KeyQueue,
-    mode: Mode,
-    cost: Costs,
-    reserves: Reserves,
-    now: Instant,
-) {
-    let lower = lanes.iter().filter(|it| {
-        let theirs = level(it.lane);
-        theirs > level(queue.lane) && reserves[theirs as usize] == 0
-    });
-    let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
-    let lower = turns.min_by_key(|(from, _)| *from).map(|(_, it)| it);
-    let turn = lower.and_then(|it| it.lock().preempt(cost, now));
-    if let (Some(lower), Some(turn)) = (lower, turn) {
-        // Each share is charged for what departs of it.
-        lower.took_over(-cost.total());
-        queue.took_over(cost.total());
-        queue.lock().reassign(mode, turn, now);
-        lower.update(|_| {});
-    }
-}
-
-/// The number of a share among those of a key in this process. Behind the last one, shares are combined.
-fn share_number(lanes: &Lanes, flow: u64) -> u64 {
-    match flow {
-        COMBINED => return MOST_SHARES,
-        flow if flow == Flow::default().id => return 0,
-        _ => {}
-    }
-    let number = |lane| lane >> LEVEL_BITS.end;
-    if let Some(queue) = lanes.iter().find(|it| it.flow == flow) {
-        return number(queue.lane);
-    }
-    let is_free = |nth: &u64| lanes.iter().all(|it| number(it.lane) != *nth);
-    (1..MOST_SHARES).find(is_free).unwrap_or(MOST_SHARES)
 }
 
 impl Current {
@@ -742,6 +594,11 @@ impl Current {
             policy,
             counters: CounterSet { number, units },
         }
+    }
+
+    /// Returns true if a part of the capacity is reserved for this level.
+    pub(super) fn is_reserved(&self, level: u64) -> bool {
+        self.policy.reserves()[level as usize] > 0
     }
 
     /// Has a queue count by the policy.

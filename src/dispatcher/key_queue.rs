@@ -1,21 +1,31 @@
-//! The queue of one key, and its requests: [`KeyQueue`] and [`Waiting`].
+//! The queues of one key, and their requests: [`KeyQueue`] and [`Waiting`].
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::handle::{Current, Granted, Handle, Position};
+use super::handle::{Current, Handle};
 use super::place::{Held, Place};
-use crate::algorithm::{Flow, level};
+use crate::algorithm::{Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, level};
+use crate::cost::Remaining;
 use crate::key::Key;
 use crate::lock::Mutex;
-use crate::priority::Priority;
-use crate::queue::{Queue, Refusal, Step, Turn};
+use crate::priority::{COMBINED, Priority, Rank};
+use crate::queue::{Arrival, Queue, Refusal, Step, Turn};
 use crate::snapshot::until;
 use crate::telemetry::{Outcome, Span};
+
+/// The shares of a key in one process, beside the requests without a share. The last one combines those beyond.
+const MOST_SHARES: u64 = (1 << (LANE_BITS - LEVEL_BITS.end)) - 1;
+
+/// The queues of one key. Requests that cost something in the same units share one, so that a request does not wait behind
+/// others for a unit in which it costs nothing.
+pub(super) type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 
 /// A queue of one key: its requests of one lane.
 ///
@@ -28,7 +38,7 @@ pub(super) struct KeyQueue {
     /// The last bits of the number of the process, under which the store knows the queue; see
     /// [`LANE_BITS`](crate::algorithm::LANE_BITS).
     pub(super) lane: u64,
-    /// The number of the share, or [`COMBINED`](crate::priority::COMBINED).
+    /// The number of the share, or [`COMBINED`].
     pub(super) flow: u64,
     /// The weight of the share, as the latest request has it; 0 before the first one.
     pub(super) weight: AtomicU32,
@@ -98,10 +108,31 @@ impl KeyQueue {
         }
         let lanes = self.handle.lanes(&self.key);
         let mine = level(self.lane);
-        let is_reserved = self.handle.load().policy.reserves()[mine as usize] > 0;
+        let current = self.handle.load();
         let waits = |it: &Arc<Self>| level(it.lane) < mine && it.lock().len() > 0;
-        if !is_reserved && lanes.iter().any(waits) {
-            self.handle.load().telemetry.inverted();
+        if !current.is_reserved(mine) && lanes.iter().any(waits) {
+            current.telemetry.inverted();
+        }
+    }
+
+    /// Takes the first turn of this cost from a queue of a lower level, for the first request of this queue; the request that had it
+    /// waits again. A level with a reserve keeps its turns. If another turn has come in the meantime, this one returns to the
+    /// store.
+    pub(super) fn preempt_lower(&self, mode: Mode, cost: Costs, now: Instant) {
+        let (lanes, current) = (self.handle.lanes(&self.key), self.handle.load());
+        let lower = lanes.iter().filter(|it| {
+            let theirs = level(it.lane);
+            theirs > level(self.lane) && !current.is_reserved(theirs)
+        });
+        let turns = lower.filter_map(|it| Some((it.lock().first_turn(cost, now)?.1.from, it)));
+        let lower = turns.min_by_key(|(from, _)| *from).map(|(_, it)| it);
+        let turn = lower.and_then(|it| it.lock().preempt(cost, now));
+        if let (Some(lower), Some(turn)) = (lower, turn) {
+            // Each share is charged for what departs of it.
+            lower.took_over(-cost.total());
+            self.took_over(cost.total());
+            self.lock().reassign(mode, turn, now);
+            lower.update(|_| {});
         }
     }
 
@@ -126,6 +157,73 @@ impl KeyQueue {
         }
         let telemetry = &handle.load().telemetry;
         telemetry.missed(&self.key, late, handle.guard.current());
+    }
+}
+
+/// The lane of requests of this cost, level and share, and the share itself: behind the last one, shares are combined.
+pub(super) fn lane_of(lanes: &Lanes, cost: Costs, level: u64, flow: u64) -> (u64, u64) {
+    let number_of = |lane| lane >> LEVEL_BITS.end;
+    let number = match flow {
+        COMBINED => MOST_SHARES,
+        flow if flow == Flow::default().id => 0,
+        _ => match lanes.iter().find(|it| it.flow == flow) {
+            Some(queue) => number_of(queue.lane),
+            None => {
+                let is_free = |nth: &u64| lanes.iter().all(|it| number_of(it.lane) != *nth);
+                (1..MOST_SHARES).find(is_free).unwrap_or(MOST_SHARES)
+            }
+        },
+    };
+    let flow = if number == MOST_SHARES {
+        COMBINED
+    } else {
+        flow
+    };
+    (cost.lane(level) | number << LEVEL_BITS.end, flow)
+}
+
+/// A request may depart.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) turn: Turn,
+    /// How much more of each unit could have departed.
+    pub(crate) remaining: Remaining,
+    /// All units are available again so long after the start of the turn, in microseconds.
+    pub(crate) reset: u64,
+    pub(crate) position: Position,
+    /// How long it has waited.
+    pub(crate) waited: Duration,
+    /// Its place among those in progress, if a quota limits how many there are.
+    pub(crate) place: Place,
+}
+
+/// Where a request waits: its arrival, and what chooses the queue among those of its key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    /// Requests of the same lane that arrived earlier are ahead. The number is 0 if the request was in no queue.
+    pub(crate) arrival: Arrival,
+    pub(super) priority: Priority,
+    /// The number of its share.
+    pub(super) flow: u64,
+}
+
+impl Granted {
+    /// When all units are available again.
+    #[inline]
+    pub(crate) fn resets(&self) -> Instant {
+        self.turn.from + Duration::from_micros(self.reset)
+    }
+}
+
+impl Position {
+    /// The position of a new request.
+    #[inline]
+    pub(crate) fn new(at: Instant, rank: &Rank) -> Self {
+        Self {
+            arrival: Arrival { at, number: 0 },
+            priority: rank.priority,
+            flow: rank.flow().id,
+        }
     }
 }
 

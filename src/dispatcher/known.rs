@@ -9,9 +9,11 @@ use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
-use crate::algorithm::{Costs, Known};
+use crate::algorithm::{Costs, Known, Strict, Take, Taken};
+use crate::clock::{ClockSets, Offset};
 use crate::key::Key;
 use crate::lock::Mutex;
+use crate::policy::Policy;
 use crate::priority::Rank;
 use crate::queue::Standing;
 
@@ -119,23 +121,67 @@ impl Denials {
 pub(super) struct Seen(Mutex<HashMap<Key, SeenState>>);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SeenState {
-    pub(super) known: Known,
-    pub(super) quarantined_until: u64,
+struct SeenState {
+    known: Known,
+    quarantined_until: u64,
     /// From then on, no departure counts any more, and no request waits.
-    pub(super) expires: Instant,
+    expires: Instant,
     /// How often the store's clock had been set.
-    pub(super) clock_sets: u64,
+    clock_sets: u64,
 }
 
 impl Seen {
+    /// The knowledge of this key that a call under strict recovery carries.
+    pub(super) fn strict(&self, key: &Key, policy: &Policy, sets: ClockSets) -> Strict {
+        let seen = self.get(key);
+        let clock_was_set = match seen {
+            Some(seen) => seen.clock_sets != sets.count,
+            // Other processes may have seen departures, by the clock as it was before.
+            None => sets.last.is_some_and(|last| {
+                let quarantine =
+                    Take::default().quarantine(policy.counters(), policy.buffer_micros());
+                last.elapsed() < Duration::from_micros(quarantine)
+            }),
+        };
+        Strict {
+            known: seen.map(|seen| seen.known),
+            clock_was_set,
+        }
+    }
+
+    /// Remembers the state of a key after a call. Returns how much of a quarantine is left that this process did not know of.
+    pub(super) fn remember(
+        &self,
+        key: &Key,
+        policy: &Policy,
+        taken: &Taken,
+        offset: &Offset,
+        clock_sets: u64,
+    ) -> Option<Duration> {
+        let (known, quarantined_until) = (taken.known?, taken.quarantined_until);
+        let now = Instant::now();
+        let before = self.get(key);
+        let places = now + policy.lease().unwrap_or_default();
+        let state = SeenState {
+            known,
+            quarantined_until,
+            expires: offset.latest(taken.kept_until()).max(places),
+            clock_sets,
+        };
+        self.note(key, state);
+        let left = offset.latest(quarantined_until);
+        let left = left.saturating_duration_since(now);
+        let is_new = before.is_none_or(|it| it.quarantined_until < quarantined_until);
+        (is_new && !left.is_zero()).then_some(left)
+    }
+
     /// The state that was seen last, unless it has expired.
-    pub(super) fn get(&self, key: &Key) -> Option<SeenState> {
+    fn get(&self, key: &Key) -> Option<SeenState> {
         let state = self.0.lock().get(key).copied();
         state.filter(|state| Instant::now() < state.expires)
     }
 
-    pub(super) fn note(&self, key: &Key, state: SeenState) {
+    fn note(&self, key: &Key, state: SeenState) {
         let mut states = self.0.lock();
         if states.len() == states.capacity() {
             let now = Instant::now();

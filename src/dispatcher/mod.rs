@@ -17,8 +17,8 @@ pub use self::{outages::Health, place::Place};
 use self::key_queue::KeyQueue;
 use self::task::Schedule;
 pub(crate) use self::{
-    handle::{Current, Granted, Handle, Position},
-    key_queue::Waiting,
+    handle::{Current, Handle},
+    key_queue::{Granted, Position, Waiting},
 };
 
 use crate::algorithm::LANE_BITS;
