@@ -229,9 +229,12 @@ pub(crate) enum Refusal {
 pub(crate) enum Step {
     /// It waits, and looks again at its bound or at the start of its turn.
     Wait(Option<Instant>),
-    /// It was polled too late for this turn, or another request before it was. It is to be polled again. True if a longer guard
-    /// would have helped.
-    Missed(Turn, bool),
+    /// It was polled too late for this turn, or another request before it was. It is to be polled again. If tasks are busy, a
+    /// longer guard helps.
+    Missed {
+        turn: Turn,
+        is_busy: bool,
+    },
     Depart(Turn, Standing),
     Fail(Refusal),
 }
@@ -913,12 +916,13 @@ impl Queue {
         if is_over {
             let is_busy = self.is_busy(arrival, &turn, now);
             self.revoke_missed(now);
-            return Step::Missed(turn, is_busy);
+            return Step::Missed { turn, is_busy };
         }
-        if let Err(late) = self.departing.depart(arrival, now) {
+        if let Err(turn) = self.departing.depart(arrival, now) {
             // Those before it may take its turn.
             self.revoke_missed(now);
-            return Step::Missed(late, late.is_just_over(now));
+            let is_busy = turn.is_just_over(now);
+            return Step::Missed { turn, is_busy };
         }
         self.places.held = self.places.held.saturating_add(turn.places());
         if turn.places() > 0 && self.calls == Calls::default() {

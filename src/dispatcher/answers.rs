@@ -41,11 +41,10 @@ impl SentCall {
         taken: &Taken,
         offset: &Offset,
         lease: Option<Lease>,
-        is_fallback: bool,
         now: Instant,
     ) -> Answer {
         let guard = self.guard;
-        let leased = lease.filter(|_| !is_fallback);
+        let leased = lease.filter(|_| !self.is_fallback);
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
             let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
@@ -54,7 +53,7 @@ impl SentCall {
                 from,
                 until: leased.map_or(until, |lease| until.min(lease.until)),
                 // Nothing that the fallback store has granted is returned to the store.
-                recorded: NonZeroU64::new(grant.recorded).filter(|_| !is_fallback),
+                recorded: NonZeroU64::new(grant.recorded).filter(|_| !self.is_fallback),
                 counters: self.counters,
                 units: Costs::default(),
                 guard,
@@ -176,21 +175,14 @@ impl Dispatcher {
         let mut answers = answered.answers.into_iter();
         for sent in sent {
             match answers.next().unwrap_or_else(|| Err(left_out())) {
-                Ok(taken) => self.apply_to(&sent, &taken, &offset, shard.is_none(), now),
+                Ok(taken) => self.apply_to(&sent, &taken, &offset, now),
                 Err(error) => self.fail(shard, &sent, &error),
             }
         }
     }
 
     /// Applies the answer to a queue's part of a batch.
-    fn apply_to(
-        &self,
-        sent: &SentCall,
-        taken: &Taken,
-        offset: &Offset,
-        is_fallback: bool,
-        now: Instant,
-    ) {
+    fn apply_to(&self, sent: &SentCall, taken: &Taken, offset: &Offset, now: Instant) {
         let (handle, key) = (&sent.queue.handle, &sent.queue.key);
         let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
         if taken.is_outdated || is_stale {
@@ -198,8 +190,8 @@ impl Dispatcher {
             return;
         }
         let lease = self.lease(&sent.policy, sent.begun);
-        let answer = sent.in_local_time(taken, offset, lease, is_fallback, now);
-        if !is_fallback {
+        let answer = sent.in_local_time(taken, offset, lease, now);
+        if !sent.is_fallback {
             if lease.is_some() {
                 let reclaimed = taken.occupancy.reclaimed;
                 handle.load().telemetry.reclaimed_places(reclaimed);
@@ -226,7 +218,7 @@ impl Dispatcher {
             (refused, queue.expected_without_bound())
         });
         // A place may be released at any time.
-        if !is_fallback
+        if !sent.is_fallback
             && self.embedded.is_none()
             && answer.lease.is_none()
             && let Some((cost, expected)) = refused

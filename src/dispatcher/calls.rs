@@ -40,6 +40,7 @@ pub(super) struct SentCall {
     /// It gives back departures, or places.
     pub(super) gives_back: bool,
     pub(super) clock_sets: u64,
+    pub(super) is_fallback: bool,
 }
 
 impl Dispatcher {
@@ -208,6 +209,7 @@ impl Dispatcher {
             guard: Duration::from_micros(take.guard),
             gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
+            is_fallback: outage.is_some(),
         };
         Some((sent, take))
     }

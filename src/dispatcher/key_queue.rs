@@ -285,7 +285,7 @@ impl Future for Waiting {
                     this.position.arrival.number = 0;
                     return Poll::Ready(Err(refusal));
                 }
-                Step::Missed(turn, is_busy) => queue.missed(&turn, now, is_busy),
+                Step::Missed { turn, is_busy } => queue.missed(&turn, now, is_busy),
                 Step::Wait(until) => {
                     dispatcher.ensure_task();
                     let Some(until) = until else {

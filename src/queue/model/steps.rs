@@ -370,7 +370,7 @@ impl World {
         }
         let step = loop {
             match queue.poll(arrival, now, &WAKERS[nth]) {
-                queue::Step::Missed(..) => {
+                queue::Step::Missed { .. } => {
                     if setup.fault == "requeues-behind-others"
                         && let Some(request) = queue.waiting.remove(&arrival)
                     {
@@ -401,7 +401,7 @@ impl World {
                     false => Request::Departed,
                 }
             }
-            queue::Step::Missed(..) => unreachable!("it was polled again"),
+            queue::Step::Missed { .. } => unreachable!("it was polled again"),
         };
     }
 
