@@ -592,12 +592,12 @@ impl Queue {
             self.places.lease = answer.lease;
         }
         self.out = None;
-        let is_first = self.latest.reset.is_none();
-        if is_first {
-            // Requests that may depart now do so, however late the first answer is.
+        if self.latest.reset.is_none() {
+            // The bounds hold from now on. Requests that may depart now do so, however late the first answer is.
             let soonest = now + answer.uncertainty;
-            for request in self.waiting.values_mut() {
-                request.bound = request.bound.map(|bound| bound.max(soonest));
+            for request in self.waiting.values_mut().filter(|it| it.bound.is_some()) {
+                request.bound = request.bound.max(Some(soonest));
+                self.departing.woken.extend(request.waker.take());
             }
         }
         self.latest = answer.standing;
@@ -622,12 +622,6 @@ impl Queue {
             Mode::Wait | Mode::Peek => {
                 self.latest.expected = answer.expected.last().copied();
                 refused = self.refuse_bounded(&sent, answer, granted - unused);
-                if is_first {
-                    // Their bounds hold from now on.
-                    let bounded = self.waiting.values_mut().filter(|it| it.bound.is_some());
-                    let woken = bounded.filter_map(|it| it.waker.take());
-                    self.departing.woken.extend(woken);
-                }
                 if !self.waiting.is_empty() {
                     self.fail_tries(None, &Refusal::Limited(self.latest));
                 }

@@ -24,10 +24,8 @@ impl Remote {
     /// Another process applies an operation.
     fn apply(&self, handle: &Handle, operation: &Operation) -> Taken {
         let (policy, now) = (handle.policy(), Instant::now());
-        self.memory
-            .apply(&key(), &policy, operation, now)
-            .1
-            .unwrap()
+        let (_, taken) = self.memory.apply(&key(), &policy, operation, now);
+        taken.unwrap()
     }
 
     fn remaining(&self, handle: &Handle) -> u32 {
@@ -277,6 +275,19 @@ async fn a_try_whose_answers_are_too_late_fails_soon() {
 }
 
 /// The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
+#[tokio::test(start_paused = true)]
+async fn a_bound_holds_once_a_try_has_been_answered() {
+    let (store, handle) = served(policy("10/h"));
+    depart(&handle, 10).await.unwrap();
+    let _try = tokio::spawn(handle.ask(Mode::Try, 1, None).unwrap());
+    pass(1).await;
+    let start = Instant::now();
+    let waiting = tokio::spawn(handle.wait(1, Some(start + SECOND)).unwrap());
+    store.set(Fault::Silent);
+    waiting.await.unwrap().expect_err("it waits too long");
+    assert_since(start, 1_000..1_100);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pause_makes_no_estimate_late() {
     let store = Remote::new(Duration::from_millis(20));
