@@ -313,10 +313,7 @@ mod tests {
         let costs = costs.map(|(at, [one, other])| (at, Costs([one, other, 0, 0])));
         let mut demand = Demand::new(costs.into_iter());
         demand.renumber(&[None, Some(1)]);
-        let left = demand
-            .points
-            .iter()
-            .map(|point| (point.arrival, point.units.0[1]));
+        let left = demand.points.iter().map(|it| (it.arrival, it.units.0[1]));
         assert_eq!(left.collect::<Vec<_>>(), [(1, 1), (3, 4)]);
         demand.renumber(&[Some(0)]);
         assert_eq!(demand, Demand::default());

@@ -243,9 +243,8 @@ mod tests {
         let is_denied = |key: &str, sent| {
             let key = Key::new(key);
             denials.note(&key, sent, denied(1, sent, WAIT));
-            denials
-                .find(&key, &1.into(), &Rank::default(), Some(sent), sent)
-                .is_some()
+            let found = denials.find(&key, &1.into(), &Rank::default(), Some(sent), sent);
+            found.is_some()
         };
         denials.forget(Some(&Key::new("a")));
         assert!(!is_denied("a", sent));

@@ -274,11 +274,8 @@ impl World {
         let seen = state.take(0, take, now);
         assert_eq!(state, before);
         let announced = &before.announced;
-        let others: Vec<_> = announced
-            .iter()
-            .filter(|it| it.process != take.process && now < it.expires())
-            .cloned()
-            .collect();
+        let others = announced.iter().filter(|it| it.process != take.process);
+        let others: Vec<_> = others.filter(|it| now < it.expires()).cloned().collect();
         let has_others = Others::new(
             others.iter().map(std::borrow::Cow::Borrowed),
             &before.tags,

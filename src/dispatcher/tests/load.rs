@@ -16,9 +16,8 @@ fn processor_time() -> Duration {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat");
-    let nanos = stat
-        .ok()
-        .and_then(|stat| stat.split(' ').next()?.parse().ok());
+    let stat = stat.ok();
+    let nanos = stat.and_then(|stat| stat.split(' ').next()?.parse().ok());
     nanos.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 

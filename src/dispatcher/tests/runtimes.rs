@@ -230,10 +230,8 @@ fn runtimes_that_take_turns_have_one_task_each() {
                 pass(5).await;
             });
         }
-        let tasks = runtimes
-            .iter()
-            .map(|it| it.metrics().num_alive_tasks())
-            .sum::<usize>();
+        let tasks = runtimes.iter().map(|it| it.metrics().num_alive_tasks());
+        let tasks: usize = tasks.sum();
         // Calls have tasks, too.
         assert!(tasks <= 4, "{tasks}");
     });

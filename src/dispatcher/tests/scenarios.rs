@@ -211,11 +211,9 @@ fn unused(out: &Outcome, limit: usize, window: u64) -> Duration {
         let left = out.done[nth..].iter();
         let left = left.filter(|it| it.job.wish == Wish::Departs);
         let since = left.map(|it| it.arrival).min().unwrap_or(it.from);
-        let free = nth
-            .checked_sub(limit)
-            .map(|nth| out.done[nth].from + millis(window * 1_000));
-        it.from
-            .saturating_sub(free.map_or(since, |free| free.max(since)))
+        let free = nth.checked_sub(limit).map(|nth| out.done[nth].from);
+        let free = free.map_or(since, |from| since.max(from + millis(window * 1_000)));
+        it.from.saturating_sub(free)
     });
     unused.max().unwrap_or_default()
 }
