@@ -271,7 +271,7 @@ impl Limiter {
     /// The number of keys for which requests wait in this process, or hold a [place](crate::Place).
     pub fn queues(&self) -> usize {
         match &self.kind {
-            Kind::Plain(handle) | Kind::Rule(handle) => handle.queues(),
+            Kind::Plain(handle) | Kind::Rule(handle) => handle.key_count(),
             Kind::Ruled(live) => live.queues(),
         }
     }

@@ -219,8 +219,8 @@ impl Acquire {
         let (handle, key) = (self.handle(), &self.key);
         let policy = handle.policy();
         let fail = |cause| Error::new(cause, policy.clone(), key);
-        let cost = self.cost_under(&policy, Some(1)).map_err(fail)?;
-        let snapshot = handle.look(key, cost, &self.rank).await;
+        let cost = self.checked_cost(&policy, Some(1)).map_err(fail)?;
+        let snapshot = handle.peek(key, cost, &self.rank).await;
         snapshot.map_err(|error| fail(Cause::Store(error)))
     }
 }
@@ -288,22 +288,22 @@ impl Acquire {
     ) -> Poll<Result<T, Error>> {
         match &self.progress {
             Progress::Joined(_) => {}
-            Progress::Refused(_) => return self.poll_again(cx).map(|it| refused(self, it)),
+            Progress::Refused(_) => return self.poll_refused(cx).map(|it| refused(self, it)),
             _ => match self.start() {
                 Ok(Some(departs)) => return Poll::Ready(Ok(granted(self.permit(departs)))),
                 Ok(None) => {}
-                Err(cause) => return self.poll_refused(cause, cx).map(|it| refused(self, it)),
+                Err(cause) => return self.refuse(cause, cx).map(|it| refused(self, it)),
             },
         }
         match ready!(self.poll_joined(cx)) {
             Ok(permit) => Poll::Ready(Ok(granted(permit))),
-            Err(cause) => self.poll_refused(cause, cx).map(|it| refused(self, it)),
+            Err(cause) => self.refuse(cause, cx).map(|it| refused(self, it)),
         }
     }
 
-    /// A task that asks again after each refusal, without a pause, lets others run now and then.
+    /// Ends a request that is refused. A task that asks again after each refusal, without a pause, lets others run now and then.
     #[cold]
-    fn poll_refused(&mut self, cause: Cause, cx: &mut Context<'_>) -> Poll<Cause> {
+    fn refuse(&mut self, cause: Cause, cx: &mut Context<'_>) -> Poll<Cause> {
         match coop::poll_proceed(cx) {
             Poll::Ready(coop) => {
                 coop.made_progress();
@@ -316,13 +316,13 @@ impl Acquire {
         }
     }
 
-    /// Polls a request that was refused.
+    /// Polls a request whose refusal had to wait until other tasks have run.
     #[cold]
-    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         let Progress::Refused(cause) = mem::replace(&mut self.progress, Progress::New) else {
             unreachable!("it was refused");
         };
-        self.poll_refused(*cause, cx)
+        self.refuse(*cause, cx)
     }
 
     /// Departs at once, joins the queue, or fails.
@@ -336,11 +336,11 @@ impl Acquire {
         let current = handle.load();
         let span = current.telemetry.begin(key, self.cost.requests());
         let entered = span.enter();
-        let joined = match self.cost_under(&current.policy, None) {
+        let joined = match self.checked_cost(&current.policy, None) {
             Ok(cost) => match handle.depart_at_once(&current, key, cost, position, now) {
                 Some(Ok(granted)) => {
                     drop(entered);
-                    self.end(&current, span, &granted);
+                    self.report_departure(&current, span, &granted);
                     return Ok(Some(granted));
                 }
                 at_once => {
@@ -379,23 +379,23 @@ impl Acquire {
         let current = self.handle().load();
         Poll::Ready(match result {
             Ok(granted) => {
-                self.end(&current, span, &granted);
+                self.report_departure(&current, span, &granted);
                 drop(current);
                 Ok(self.permit(granted))
             }
             Err(refusal) => {
                 let now = Instant::now();
                 let waited = now.saturating_duration_since(arrival);
-                let cause = self.cause(&current.policy, refusal, now, waited);
+                let cause = self.cause_of(&current.policy, refusal, now, waited);
                 (current.telemetry).ended(span, &self.key, cause.outcome(), waited, None);
                 Err(cause)
             }
         })
     }
 
-    /// The cost of the request in each unit, or the reason why it can never depart.
+    /// The cost of the request in each unit, or `otherwise` in units in which it names none. Fails if the request can never depart.
     #[inline]
-    fn cost_under(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
+    fn checked_cost(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
         if self.key.as_str().is_empty() {
             return Err(match &self.progress {
                 Progress::NoKey(no_key) => Cause::NoKey((**no_key).clone()),
@@ -437,7 +437,7 @@ impl Acquire {
                 handle.join(mode, key, &self.cost, &self.rank, position, bound)
             }
         };
-        joined.map_err(|it| self.cause(&current.policy, it, now, now - position.arrival.at))
+        joined.map_err(|it| self.cause_of(&current.policy, it, now, now - position.arrival.at))
     }
 
     /// The time by which a request has to depart that arrived at this time.
@@ -449,7 +449,7 @@ impl Acquire {
         until.into_iter().chain(self.deadline).min()
     }
 
-    fn cause(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
+    fn cause_of(&self, policy: &Policy, refusal: Refusal, now: Instant, waited: Duration) -> Cause {
         match refusal {
             Refusal::Limited(standing) => Cause::TooLong {
                 waited,
@@ -467,9 +467,9 @@ impl Acquire {
         }
     }
 
-    /// The request departs.
+    /// Reports that the request departs.
     #[inline(always)]
-    fn end(&self, current: &Current, span: Span, granted: &Granted) {
+    fn report_departure(&self, current: &Current, span: Span, granted: &Granted) {
         let outcome = match granted.turn.is_counted() {
             true => Outcome::Granted,
             false => Outcome::Fallback,

@@ -129,7 +129,7 @@ impl Handle {
             self.current.store(current);
         }
         self.denials.forget(None);
-        for queue in self.each() {
+        for queue in self.queues() {
             queue.update(|queue| {
                 self.load().apply_to(queue);
                 queue.nudge(Instant::now());
@@ -147,11 +147,11 @@ impl Handle {
     }
 
     /// The number of keys for which requests wait, or hold a place.
-    pub(crate) fn queues(&self) -> usize {
+    pub(crate) fn key_count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    pub(super) fn each(&self) -> Vec<Arc<KeyQueue>> {
+    pub(super) fn queues(&self) -> Vec<Arc<KeyQueue>> {
         self.queues.lock().values().flatten().cloned().collect()
     }
 
@@ -171,7 +171,7 @@ impl Handle {
         if policy.lease().is_some() {
             return None;
         }
-        if self.queues() > 0 && self.queues.lock().contains_key(key) {
+        if self.key_count() > 0 && self.queues.lock().contains_key(key) {
             return None;
         }
         let guard = self.guard.current();
@@ -423,7 +423,7 @@ impl Handle {
     /// Applies a command to a key, in this process and in the store. It is sent again if the answer was lost.
     pub(crate) async fn control(&self, key: &Key, command: Command) -> Result<(), StoreError> {
         let (current, begun) = (self.current(), Instant::now());
-        self.command(key, &command, begun);
+        self.apply_command(key, &command, begun);
         self.denials.forget(Some(key));
         let operation = Operation::Control(command);
         if let Some(policy) = &current.policy.fallback {
@@ -454,8 +454,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Looks at a key without its queue, as it is after the corrections that were not sent yet.
-    pub(crate) async fn look(
+    /// Reads the state of a key, as it is after the corrections that were not sent yet. Records nothing.
+    pub(crate) async fn peek(
         &self,
         key: &Key,
         cost: Costs,
@@ -521,7 +521,7 @@ impl Handle {
     }
 
     /// Applies a command to the requests of a key in this process.
-    pub(crate) fn command(&self, key: &Key, command: &Command, now: Instant) {
+    pub(crate) fn apply_command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
             queue.update(|queue| match command {
                 Command::Pause { span, .. } => {
@@ -538,8 +538,8 @@ impl Handle {
         self.queues.lock().get(key).cloned().unwrap_or_default()
     }
 
-    /// An upstream announces a pause of a key, or an allowance of a unit; false if it did so at `since` or later, for as
-    /// long.
+    /// Remembers that an upstream announces a pause of a key, or an allowance of a unit. Returns false if it did so at `since` or
+    /// later, for as long.
     pub(crate) fn announces(
         &self,
         key: &Key,

@@ -124,7 +124,7 @@ impl Dispatcher {
 
     /// The queues of all keys.
     fn queues(&self) -> Vec<Arc<KeyQueue>> {
-        self.handles().iter().flat_map(|it| it.each()).collect()
+        self.handles().iter().flat_map(|it| it.queues()).collect()
     }
 
     /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.

@@ -73,7 +73,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     if !wait.is_zero() && handle.announces(key, None, wait, turn.from) {
         let span = micros(wait);
         let pause = Command::Pause { span, evidence };
-        handle.command(key, &pause, begun);
+        handle.apply_command(key, &pause, begun);
         handle.load().telemetry.commanded(key, &pause);
         news.insert(0, (None, 0, wait));
     }

@@ -235,7 +235,7 @@ impl Live {
 
     pub(crate) fn queues(&self) -> usize {
         let handles = self.dispatcher.handles();
-        handles.iter().map(|handle| handle.queues()).sum()
+        handles.iter().map(|handle| handle.key_count()).sum()
     }
 
     fn reload(&self, rules: Rules) {

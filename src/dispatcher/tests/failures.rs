@@ -142,7 +142,7 @@ async fn corrections_alone_are_sent_after_an_outage_if_their_key_has_moved() {
         store.set(Fault::None);
         pass(2_000).await;
         assert_eq!(store.remaining(&handle), 10);
-        assert_eq!(handle.queues(), 0);
+        assert_eq!(handle.key_count(), 0);
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
         store.set(fault);
         handle.forfeit(&key(), granted);
         pass(1_000).await;
-        assert_eq!(handle.queues(), 1);
+        assert_eq!(handle.key_count(), 1);
         let dispatcher = Arc::downgrade(&handle.dispatcher);
         drop(handle);
         pass(5_000).await;
@@ -212,7 +212,7 @@ async fn a_pause_that_ends_during_a_call_holds_up_no_request() {
     let waiting = spawn(&handle, 1);
     pass(50).await;
     store.apply(&handle, &Operation::Control(Command::Resume));
-    handle.command(&key(), &Command::Resume, Instant::now());
+    handle.apply_command(&key(), &Command::Resume, Instant::now());
     waiting.await.unwrap().unwrap();
     assert_since(start, 0..1_000);
 }
@@ -299,7 +299,7 @@ async fn a_pause_makes_no_estimate_late() {
     let first = tokio::spawn(handle.wait(1, Some(bound)).unwrap());
     let _second = spawn(&handle, 1);
     pass(10).await;
-    handle.command(&key(), &pause(SECOND / 50), Instant::now());
+    handle.apply_command(&key(), &pause(SECOND / 50), Instant::now());
     first.await.unwrap().unwrap();
 }
 
@@ -323,7 +323,7 @@ async fn a_pause_that_the_store_does_not_know_costs_few_calls() {
     let high = Acquire::new(handle.clone(), key()).priority(Priority::High);
     let _waiting = (tokio::spawn(high), spawn(&handle, 1));
     pass(10).await;
-    handle.command(&key(), &pause(60 * SECOND), Instant::now());
+    handle.apply_command(&key(), &pause(60 * SECOND), Instant::now());
     pass(10_000).await;
     assert!(store.calls() < 200, "{} calls", store.calls());
 }

@@ -267,7 +267,7 @@ impl Scenario {
         // Everything is released, and everything forgotten, also of processes that are dead.
         pass(60_000).await;
         for (process, (_, handle)) in self.processes.iter().zip(&processes) {
-            let is_idle = process.killed.is_some() || handle.queues() == 0;
+            let is_idle = process.killed.is_some() || handle.key_count() == 0;
             assert!(is_idle, "a queue is left");
         }
         out.leaked = held(&memory, policy).await;
