@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::demand::FORGOTTEN;
 use super::{Corrections, Costs, Counter, Demand, Flow, Holding, Occupancy, Reserves};
 
-/// The least time in which a request without a place may get one, as far as answers say.
+/// A request that waits for a place is expected to depart after the horizon, and not earlier than after this.
 pub(super) const LEAST_BEYOND: u64 = 100_000;
 
 /// When a call was executed, and the spans that it brings along.
@@ -26,7 +26,7 @@ impl Times {
         at.max(self.now + self.round_trip) + self.lateness
     }
 
-    /// A time at which this call grants nothing.
+    /// Right behind the last time at which this call may grant departures.
     pub(super) fn beyond(&self) -> u64 {
         self.now + self.horizon.max(LEAST_BEYOND) + 1
     }
@@ -93,7 +93,7 @@ pub struct Take {
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
-const LONGEST_AHEAD: u64 = 1_000_000;
+const OTHERS_DEPART_WITHIN: u64 = 1_000_000;
 
 impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.
@@ -129,23 +129,23 @@ impl Take {
     }
 
     /// How long after the call its requests may depart.
-    fn ahead(&self) -> u64 {
+    fn departs_within(&self) -> u64 {
         self.horizon + self.round_trip + self.guard
     }
 
     /// Shortens the guard, but not below this one, so that the quarantine of any other process covers the departures of
     /// this call.
     pub(crate) fn shorten_guard(&mut self, least: u64) {
-        let excess = self.ahead().saturating_sub(LONGEST_AHEAD);
+        let excess = self.departs_within().saturating_sub(OTHERS_DEPART_WITHIN);
         let shorter = self.guard.saturating_sub(excess).max(least);
         self.guard = self.guard.min(shorter);
     }
 
-    /// How long a key rests if departures under these quotas may have been lost.
+    /// How long the quarantine of a key lasts if departures under these quotas may have been lost.
     pub(crate) fn quarantine(&self, quotas: &[Counter], buffer: u64) -> u64 {
         let memory = quotas.iter().map(|quota| quota.memory()).max();
         // The horizon and the guard of another process may be longer than those of this one.
-        let ahead = self.ahead().max(LONGEST_AHEAD);
+        let ahead = self.departs_within().max(OTHERS_DEPART_WITHIN);
         memory.unwrap_or(0) + ahead + buffer
     }
 }
@@ -216,7 +216,7 @@ pub struct Taken {
     pub occupancy: Occupancy,
     /// The processes whose requests may depart earlier after this call than they expect.
     #[doc(hidden)]
-    pub next: Vec<u64>,
+    pub nudged: Vec<u64>,
 }
 
 impl Taken {

@@ -169,7 +169,7 @@ impl Counter {
 
     /// How many units may depart now, and when all are available again.
     #[inline(always)]
-    pub(super) fn left(&self, times: &Times) -> (u64, u64) {
+    pub(super) fn availability(&self, times: &Times) -> (u64, u64) {
         let size = self.size;
         counted!(&self.tally, it => (it.remaining(size, times), it.resets(size)))
     }

@@ -66,7 +66,7 @@ function ahead(arrival, _, finish, on_time)
 end
 
 -- How many of the first requests, of so many, may depart until then, after all that arrived before them.
-function share(most, finish)
+function due_requests(most, finish)
   local low, high = 0, most + 1
   while high - low > 1 do
     local middle = (low + high) / 2

@@ -1,4 +1,4 @@
--- The processes to nudge; see State::next in next.rs. Runs within state.lua if processes wait that are not overdue: sets
+-- The processes to nudge; see State::nudge in next.rs. Runs within state.lua if processes wait that are not overdue: sets
 -- `nudged`, and the deadlines of these processes in `other_bytes`.
 local has_rivals = fair and fair.has_rivals
 local function nudge(<<free&>>)

@@ -52,9 +52,9 @@ impl State {
             silence = silence.min(without_one.saturating_sub(now));
         }
         let silence = LONGEST_SILENCE.max(silence);
-        let call = match self.full(times, opening, ahead, rest.units_of(1)) {
+        let call = match self.full_places(times, opening, ahead, rest.units_of(1)) {
             Some(places) => {
-                let look = concurrent::look(take.holding, others.before(first), now);
+                let look = concurrent::look(take.holding, others.count_ahead(first), now);
                 places.first_end().map_or(look, |end| look.min(end))
             }
             None => early(opening),
@@ -79,7 +79,7 @@ impl State {
     /// arrival alone decides the order, a call does so only if it leaves no requests waiting.
     ///
     /// If nudges arrive, the processes count as overdue soon.
-    pub(super) fn next(
+    pub(super) fn nudge(
         &mut self,
         times: &Times,
         rest: &Demand,
@@ -136,7 +136,7 @@ impl State {
             let opens = self.earliest(times, times.now, before, cost);
             let is_later = match frees {
                 true => opens >= times.beyond(),
-                false => self.full(times, opens, before, cost).is_some(),
+                false => self.full_places(times, opens, before, cost).is_some(),
             };
             let (due, mut deadline) = (opens.max(overdue), other.deadline);
             if !is_later && (frees || is_other) && deadline > due + late {
@@ -156,7 +156,7 @@ impl State {
             ahead += in_order(other.demand.units());
         }
         if next.is_empty() && frees {
-            return self.next(times, rest, take, Units::default(), has_rivals);
+            return self.nudge(times, rest, take, Units::default(), has_rivals);
         }
         let nudged = next.into_iter().map(|(nth, deadline)| {
             let other = &mut self.announced[nth];

@@ -117,7 +117,7 @@ impl<'a> Others<'a> {
         }
     }
 
-    pub(crate) fn are_none(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.competing.is_empty()
     }
 
@@ -127,7 +127,7 @@ impl<'a> Others<'a> {
     }
 
     /// How many processes have requests that are ahead of one that arrived then.
-    pub(super) fn before(&self, arrival: u64) -> usize {
+    pub(super) fn count_ahead(&self, arrival: u64) -> usize {
         let ahead = self.competing.iter();
         ahead
             .filter_map(|it| self.oldest_before(it, arrival))
@@ -317,7 +317,8 @@ impl Fair {
         level <= self.level() || self.parts[level as usize] > 0.0
     }
 
-    /// The units ahead of a request, behind so many of its own share in other processes, and of its own process.
+    /// The units ahead of a request. Those ahead by arrival are known: `of_share` of its share in other processes, `own` of its own
+    /// process.
     fn ahead<'a>(
         &self,
         of_share: Units,

@@ -449,7 +449,7 @@ end
 -- The processes to nudge, if next.lua ran.
 local nudged
 
-local ahead_of, ahead, share
+local ahead_of, ahead, due_requests
 if competing > 0 then
 --@demand
 end
@@ -494,7 +494,7 @@ if operation < 3 then
     elseif count > 8 then
       requests = 8
     end
-    if competing > 0 then requests = share(requests, finish) end
+    if competing > 0 then requests = due_requests(requests, finish) end
     local all_grants, all_recorded = {}, {}
     while departed < requests and grant_count < 256 do
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&

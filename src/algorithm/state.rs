@@ -86,7 +86,7 @@ pub(crate) struct Generation {
     pub(crate) server: u64,
     /// Nothing departs until then, as departures may have been lost.
     pub(crate) quarantined_until: u64,
-    /// It is kept until then, though departures were returned: processes that saw it expect it.
+    /// The state is kept until then, also if departures are returned, as processes that have seen it expect it.
     pub(crate) kept_until: u64,
 }
 
@@ -100,8 +100,8 @@ impl State {
     }
 
     /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
-    /// window, else with the next longer one, else with the longest, or starts from zero. Of buckets of other intervals, it takes
-    /// the fullest. Counters of other windows and algorithms are kept for processes that still have the former quotas.
+    /// window, else with the next longer one, else with the longest, or starts from zero. Of GCRA counters with
+    /// other intervals, the one that is due last continues. Counters of other windows and algorithms are kept for processes that still have the former quotas.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter], now: u64) {
         if are_alike(&self.counters, quotas) {
             for (counter, quota) in self.counters.iter_mut().zip(quotas) {
@@ -112,7 +112,7 @@ impl State {
         let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit));
         let (former_units, units) = (units(&self.counters), units(quotas));
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
-        // Former counters that are not in use miss departures.
+        // Former counters that are not in use any more have not recorded all departures. They are behind the others.
         let complete = match self.in_use_until > now {
             true => usize::MAX,
             false => old.len(),
@@ -164,9 +164,9 @@ impl State {
         self.drop_expired(now);
         let mut before = self.announced.iter();
         let index = before.position(|it| it.process == take.process);
-        let announced = index.map(|index| self.announced[index].number);
+        let latest = index.map(|index| self.announced[index].number);
         let reported = self.places().and_then(|(_, it)| it.call_of(take.process));
-        if take.number != 0 && announced.max(reported) >= Some(take.number) {
+        if take.number != 0 && latest.max(reported) >= Some(take.number) {
             return Taken {
                 is_outdated: true,
                 ..Taken::default()
@@ -174,14 +174,14 @@ impl State {
         }
         let (corrections, times) = (&take.corrections, take.times(buffer, now));
         let previous = index.map(|index| self.announced.swap_remove(index));
-        let corrected = self.report(take, previous.as_ref());
+        let corrected = self.apply_corrections(take, previous.as_ref());
         let lease = self.places().map_or(0, |(counter, _)| counter.size.span);
         let places = self.places_mut();
         let released = places.map_or(0, |it| it.report(take, now + lease));
         let until = now + take.horizon;
         let announced = std::mem::take(&mut self.announced);
         let others = self.others(&announced, &times, take);
-        let requests = self.share(&times, &others, &take.demand, until);
+        let requests = self.due_requests(&times, &others, &take.demand, until);
         let (grants, granted) = self.grant(&times, &take.demand, requests, until);
         let units: Units = granted.iter().map(|it| Units::from(it.units)).sum();
         let mut taken = self.answer(&times, &others, take, units);
@@ -206,7 +206,7 @@ impl State {
         {
             free.0[counter.nth()] = places.free(counter.size);
         }
-        taken.next = self.next(&times, &rest, take, free, has_rivals);
+        taken.nudged = self.nudge(&times, &rest, take, free, has_rivals);
         // Without a number, the answer cannot be lost.
         let has_number = take.number != 0;
         let granted = if has_number { granted } else { SmallVec::new() };
@@ -227,7 +227,7 @@ impl State {
             self.announced.extend(idle);
         }
         self.places_mut().map(Concurrent::end_call);
-        self.written(now);
+        self.count_write(now);
         taken.known = self.generation.as_ref().map(|generation| Known {
             generation: generation.began,
             version: generation.version,
@@ -237,7 +237,7 @@ impl State {
 
     /// Corrects past departures, and takes back the grants of the process's previous call if their answer was lost.
     /// Returns by how many units past departures cost more than before.
-    fn report(&mut self, take: &Take, previous: Option<&Announcement>) -> i64 {
+    fn apply_corrections(&mut self, take: &Take, previous: Option<&Announcement>) -> i64 {
         let corrections = &take.corrections;
         let mut corrected = corrections.moved + corrections.charged();
         let lost = previous.filter(|it| corrections.lost != 0 && it.number >= corrections.lost);
@@ -298,7 +298,7 @@ impl State {
         if let Some(recorded) = recorded {
             self.record(now, recorded, cost);
         }
-        let (remaining, reset) = self.left(&times);
+        let (remaining, reset) = self.availability(&times);
         Some(Attempt {
             recorded,
             earliest,
@@ -341,7 +341,7 @@ impl State {
     }
 
     /// Counts a write.
-    fn written(&mut self, now: u64) {
+    fn count_write(&mut self, now: u64) {
         if let Some(generation) = &mut self.generation {
             generation.version += 1;
             generation.written = now;
@@ -437,13 +437,13 @@ impl State {
             commands.latest = now;
         }
         self.commands = Some(Box::new(commands));
-        self.written(now);
+        self.count_write(now);
         let answer = self.summary(now);
         self.places_mut().map(Concurrent::end_call);
         answer
     }
 
-    /// The answer where no departures are asked for.
+    /// The answer to a call that asks for no departures.
     fn summary(&self, now: u64) -> Taken {
         let (others, take) = (Others::default(), Take::default());
         self.answer(&take.times(0, now), &others, &take, Units::default())
@@ -459,7 +459,7 @@ impl State {
         self.commands.as_ref().map_or(0, |it| it.paused_until)
     }
 
-    /// The time at which the state is as good as none.
+    /// From then on, the state has no effect.
     pub(crate) fn expires(&self) -> u64 {
         let counters = self.counters.iter().chain(&self.former);
         let announced = self.announced.iter().map(Announcement::expires);
@@ -517,9 +517,9 @@ impl State {
         Others::new(announced, &self.tags, take, times.now)
     }
 
-    /// How many of the first requests may depart until then, after all that arrived before them.
-    fn share(&self, times: &Times, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
-        if others.are_none() {
+    /// How many of the first requests may depart until then, after all requests of other processes that are ahead.
+    fn due_requests(&self, times: &Times, others: &Others<'_>, demand: &Demand, until: u64) -> u64 {
+        if others.is_empty() {
             return demand.requests();
         }
         let (mut most, mut too_many) = (0, demand.requests() + 1);
@@ -607,8 +607,8 @@ impl State {
         at + LONGEST_SPAN
     }
 
-    /// The places, if a request waits for one alone, which is expected to depart then.
-    pub(super) fn full(
+    /// The places, if a request that is expected to depart then only waits for one of them.
+    pub(super) fn full_places(
         &self,
         times: &Times,
         departs: u64,
@@ -667,20 +667,21 @@ impl State {
         }
     }
 
-    /// The answer but for grants and the next call, after so many units were granted.
+    /// The answer after so many units were granted, without the grants and the next call.
     fn answer(&self, times: &Times, others: &Others<'_>, take: &Take, granted: Units) -> Taken {
         let expected = take.demand.points_from(granted).map(|(point, cost)| {
             let own = point.units - cost;
             let ahead = others.ahead(point.arrival, own, Ahead::All) + own - granted;
             let departs = self.earliest(times, times.now, ahead, cost);
             // A request that waits for a place may get one at once.
-            match take.mode == Mode::Wait && self.full(times, departs, ahead, cost).is_some() {
+            let is_full = || self.full_places(times, departs, ahead, cost).is_some();
+            match take.mode == Mode::Wait && is_full() {
                 true => times.now,
                 false => departs,
             }
         });
         let expected = expected.collect();
-        let (places, (remaining, reset)) = (self.places(), self.left(times));
+        let (places, (remaining, reset)) = (self.places(), self.availability(times));
         Taken {
             remaining,
             reset,
@@ -694,10 +695,10 @@ impl State {
 
     /// How much of each unit may depart now, and when all units are available again.
     #[inline(always)]
-    fn left(&self, times: &Times) -> (Costs, u64) {
+    fn availability(&self, times: &Times) -> (Costs, u64) {
         let (mut remaining, mut reset) = ([None::<u32>; MOST_UNITS], 0);
         for counter in &self.counters {
-            let (nth, (units, resets)) = (counter.nth(), counter.left(times));
+            let (nth, (units, resets)) = (counter.nth(), counter.availability(times));
             let units = u32::try_from(units).unwrap_or(u32::MAX);
             remaining[nth] = Some(remaining[nth].map_or(units, |least| least.min(units)));
             reset = reset.max(resets);

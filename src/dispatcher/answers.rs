@@ -211,7 +211,7 @@ impl Dispatcher {
         if sent.gives_back {
             handle.nudge_others(&sent.queue);
         } else {
-            taken.next.iter().for_each(|&it| handle.nudge(key, it));
+            taken.nudged.iter().for_each(|&it| handle.nudge(key, it));
         }
         let (refused, unbounded) = sent.queue.update(|queue| {
             let refused = queue.apply_answer(sent.number, &answer, now);

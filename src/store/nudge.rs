@@ -17,7 +17,7 @@ impl Call {
     /// The messages to other processes after this call.
     pub fn nudges(&self, answer: &Taken) -> Vec<Nudge> {
         let processes = match &self.operation {
-            Operation::Take(_) => &answer.next[..],
+            Operation::Take(_) => &answer.nudged[..],
             Operation::Control(Command::Resume | Command::Reset) => &[0],
             Operation::Control(_) => &[],
         };

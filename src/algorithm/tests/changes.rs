@@ -338,7 +338,7 @@ fn a_call_nudges_the_processes_that_can_use_what_it_set_free() {
         }));
         let (take, free) = (call(96, 1, 0, 0), Units([free[0], free[1], 0, 0]));
         let times = take.times(0, START);
-        let mut next = state.next(&times, &take.demand, &take, free, false);
+        let mut next = state.nudge(&times, &take.demand, &take, free, false);
         next.iter_mut().for_each(|it| *it >>= LANE_BITS);
         assert_eq!(next, nudged);
     }

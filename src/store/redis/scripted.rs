@@ -81,7 +81,7 @@ impl Group {
                 KeyAnswer::Done(mut taken) => {
                     if wire::releases(&call.call) {
                         // The script has sent the nudges.
-                        taken.next.clear();
+                        taken.nudged.clear();
                     }
                     Some(Ok((taken, Reading { now, origin })))
                 }

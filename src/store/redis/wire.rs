@@ -203,7 +203,7 @@ fn taken(status: u64, bytes: &mut Reader<'_>, counters: &[Counter]) -> Result<Ta
     }
     if status & 16 != 0 {
         let [count] = bytes.numbers([1])?;
-        taken.next = bytes.list(count as usize, [7])?.flatten().collect();
+        taken.nudged = bytes.list(count as usize, [7])?.flatten().collect();
     }
     Ok(taken)
 }
