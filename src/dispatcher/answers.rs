@@ -99,7 +99,7 @@ impl Dispatcher {
         }
     }
 
-    /// A shard has answered a ping, or not. Its queues can be called for.
+    /// Applies the reply to a ping. Without an outage, the queues of the shard are called for from then on.
     fn pinged(self: &Arc<Self>, shard: u64, key: &Key, answer: Result<Answered, StoreError>) {
         let (mut was_out, mut refusal) = (false, None);
         match answer {
@@ -134,7 +134,7 @@ impl Dispatcher {
         }
     }
 
-    /// Something under way was lost with its task.
+    /// Ends a flight whose task was dropped.
     pub(super) fn lost(self: &Arc<Self>, flight: Flight) {
         match flight {
             Flight::Ping(shard, key) => match self.outage(shard) {
@@ -155,7 +155,8 @@ impl Dispatcher {
         let answered = match answer {
             Ok(answered) => answered,
             Err(error) => {
-                sent.iter().for_each(|sent| self.fail(shard, sent, &error));
+                sent.iter()
+                    .for_each(|sent| self.fail_call(shard, sent, &error));
                 return;
             }
         };
@@ -176,7 +177,7 @@ impl Dispatcher {
         for sent in sent {
             match answers.next().unwrap_or_else(|| Err(left_out())) {
                 Ok(taken) => self.apply_to(&sent, &taken, &offset, now),
-                Err(error) => self.fail(shard, &sent, &error),
+                Err(error) => self.fail_call(shard, &sent, &error),
             }
         }
     }
@@ -208,7 +209,7 @@ impl Dispatcher {
             // The answer came too late.
             sent.queue.missed(turn, now, true);
         }
-        if sent.gives_back {
+        if sent.returns_capacity {
             handle.nudge_others(&sent.queue);
         } else {
             taken.nudged.iter().for_each(|&it| handle.nudge(key, it));
@@ -253,7 +254,7 @@ impl Dispatcher {
     }
 
     /// A call has failed.
-    fn fail(self: &Arc<Self>, shard: Option<u64>, sent: &SentCall, error: &StoreError) {
+    fn fail_call(self: &Arc<Self>, shard: Option<u64>, sent: &SentCall, error: &StoreError) {
         if let Some(shard) = shard.filter(|_| error.is_outage()) {
             self.out(shard, &sent.queue.key, error, false);
         }

@@ -21,7 +21,7 @@ use crate::store::{Answered, Call, LONGEST_CALL, Operation, Reply, Store};
 const HORIZON: u64 = 100_000;
 const BEYOND_ROUND_TRIP: u64 = 40_000;
 
-/// Something sent to the store.
+/// A ping or a batch whose answer is awaited.
 pub(super) enum Flight {
     /// A measurement of the round trip to a shard, for which its queues wait, or a probe of a shard that is out.
     Ping(u64, Key),
@@ -37,8 +37,8 @@ pub(super) struct SentCall {
     pub(super) begun: Instant,
     pub(super) round_trip: Duration,
     pub(super) guard: Duration,
-    /// It gives back departures, or places.
-    pub(super) gives_back: bool,
+    /// It returns departures or places.
+    pub(super) returns_capacity: bool,
     pub(super) clock_sets: u64,
     pub(super) is_fallback: bool,
 }
@@ -49,7 +49,7 @@ impl Dispatcher {
         let now = Instant::now();
         let mut due = Vec::with_capacity(queues.len());
         for queue in queues {
-            if self.check(&queue, now) {
+            if self.check_queue(&queue, now) {
                 due.push((self.store.shard(&queue.key), queue));
             } else {
                 queue.update(|_| {});
@@ -75,8 +75,8 @@ impl Dispatcher {
         self.send(flight, Instant::now(), move |store| store.ping(&key));
     }
 
-    /// Looks after the requests of a queue that may depart, and whether its next call is due.
-    fn check(&self, queue: &KeyQueue, now: Instant) -> bool {
+    /// Unblocks requests of a queue, and drops its turns and its lease if they have ended. Returns true if a call is due.
+    fn check_queue(&self, queue: &KeyQueue, now: Instant) -> bool {
         let mut locked = queue.lock();
         let missed = locked.check(now);
         let lost = locked.expire_lease(now);
@@ -207,7 +207,7 @@ impl Dispatcher {
             begun,
             round_trip: Duration::from_micros(take.round_trip),
             guard: Duration::from_micros(take.guard),
-            gives_back: !take.corrections.returned().is_zero() || take.holding.releases,
+            returns_capacity: !take.corrections.returned().is_zero() || take.holding.releases,
             clock_sets: clock_sets.count,
             is_fallback: outage.is_some(),
         };
@@ -246,7 +246,7 @@ pub(super) fn horizon(round_trip: u64) -> u64 {
     HORIZON.max(round_trip * 3 / 2 + BEYOND_ROUND_TRIP)
 }
 
-/// Something under way, until its task has the reply or is dropped.
+/// Ends a flight when its task has the reply, or is dropped.
 struct Landing {
     dispatcher: Arc<Dispatcher>,
     number: u64,

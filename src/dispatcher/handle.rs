@@ -67,10 +67,6 @@ pub(crate) struct Current {
 
 impl Handle {
     pub(crate) fn new(dispatcher: &Arc<Dispatcher>, policy: Arc<Policy>) -> Arc<Self> {
-        let denials = match &dispatcher.embedded {
-            Some(_) => 0,
-            None => dispatcher.denials,
-        };
         let this = Arc::new(Self {
             dispatcher: dispatcher.clone(),
             guard: Guard::new(policy.guard()),
@@ -79,7 +75,7 @@ impl Handle {
             count: AtomicUsize::new(0),
             ranked: AtomicUsize::new(0),
             last_number: AtomicU64::new(0),
-            denials: Denials::new(denials),
+            denials: Denials::new(dispatcher.most_denials),
             seen: Seen::default(),
             announced: Cache::new(ANNOUNCED),
         });
@@ -249,7 +245,7 @@ impl Handle {
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
         if position.arrival.number == 0 {
             // New requests are in the order in which they join, as the queues are locked.
-            let (at, number) = (Instant::now(), self.next_number());
+            let (at, number) = (Instant::now(), self.next_arrival_number());
             position.arrival = Arrival { at, number };
         }
         // Its share may have been combined with others.
@@ -274,13 +270,13 @@ impl Handle {
     /// The position of a request that had a permit, and waits once more.
     pub(crate) fn former_position(&self, mut position: Position) -> Position {
         if position.arrival.number == 0 {
-            position.arrival.number = self.next_number();
+            position.arrival.number = self.next_arrival_number();
         }
         position
     }
 
-    /// The number of a request that was in no queue yet, behind those that arrived at the same time.
-    fn next_number(&self) -> u64 {
+    /// The number of a new arrival: it is behind the others that arrived at the same time.
+    fn next_arrival_number(&self) -> u64 {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -398,10 +394,6 @@ impl Handle {
         if settlements.iter().any(|it| it.difference < 0) {
             self.denials.forget(Some(key));
         }
-        let gather = match self.dispatcher.embedded {
-            Some(_) => Duration::ZERO,
-            None => GATHER_SETTLEMENTS,
-        };
         let (queue, is_recorded) = {
             let mut queues = self.queues.lock();
             if queues.len() >= MOST_SETTLING && !queues.contains_key(key) {
@@ -409,7 +401,7 @@ impl Handle {
                 return true;
             }
             let queue = self.queue_of(&mut queues, key, turn.units, position);
-            let at = Instant::now() + gather;
+            let at = Instant::now() + self.dispatcher.gather(GATHER_SETTLEMENTS);
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
         };

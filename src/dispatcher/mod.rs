@@ -8,6 +8,7 @@ use std::any::Any;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -56,7 +57,8 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
-    denials: usize,
+    /// How many denials each policy remembers. None with the embedded store, which answers at once.
+    most_denials: usize,
     telemetry: StoreTelemetry,
 }
 
@@ -79,6 +81,8 @@ impl Dispatcher {
     pub(crate) fn new(store: Arc<dyn Store>, label: Arc<str>, settings: Settings) -> Arc<Self> {
         let any: &dyn Any = &*store;
         let embedded = any.downcast_ref::<MemoryStore>().cloned();
+        let is_embedded = embedded.is_some();
+        let denials = settings.denials.unwrap_or(known::REMEMBERED_DENIALS);
         let random = std::collections::hash_map::RandomState::new();
         let this = Arc::new(Self {
             store,
@@ -95,7 +99,7 @@ impl Dispatcher {
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
-            denials: settings.denials.unwrap_or(known::REMEMBERED_DENIALS),
+            most_denials: if is_embedded { 0 } else { denials },
             telemetry: StoreTelemetry::new(label, settings.key_labels),
         });
         let weak = Arc::downgrade(&this);
@@ -127,7 +131,15 @@ impl Dispatcher {
         self.handles().iter().flat_map(|it| it.queues()).collect()
     }
 
-    /// How long the store keeps the places of a call that was sent then. It is renewed a third of it ahead, or earlier.
+    /// How long a call waits for others of its key: not at all with the embedded store.
+    fn gather(&self, longest: Duration) -> Duration {
+        match self.embedded {
+            Some(_) => Duration::ZERO,
+            None => longest,
+        }
+    }
+
+    /// The lease of the places of a call that was sent then. It has to be renewed when a third of it is left, or earlier.
     fn lease(&self, policy: &Policy, sent: Instant) -> Option<Lease> {
         let lease = policy.lease()?;
         // The clocks of hosts run at slightly different speeds.
@@ -148,7 +160,7 @@ impl Dispatcher {
         self.schedule.lock().outages.health()
     }
 
-    /// The next call of a queue may have changed.
+    /// Schedules a queue, as its next call may have changed. With the embedded store, a call that is due is made at once.
     fn set_due(self: &Arc<Self>, queue: &Arc<KeyQueue>, locked: MutexGuard<'_, Queue>) {
         let due = locked.due();
         if due == *queue.scheduled.lock() {

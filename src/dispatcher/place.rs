@@ -135,10 +135,7 @@ impl Drop for Held {
             return;
         }
         let units = self.end();
-        let gather = match self.queue.handle.dispatcher.embedded {
-            Some(_) => Duration::ZERO,
-            None => GATHER,
-        };
+        let gather = self.queue.handle.dispatcher.gather(GATHER);
         self.queue
             .update(|queue| queue.release_places(units, Instant::now(), gather));
     }

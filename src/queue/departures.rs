@@ -12,10 +12,10 @@ use crate::algorithm::Mode;
 /// others keep the order of arrival.
 pub(crate) const NEIGHBOURS: usize = 8;
 
-/// If none departs for this part of the guard, twice as many may, as some tasks are not polled.
-const STALLS: u32 = 4;
+/// If none departs for the guard divided by this, twice as many may, as some tasks are not polled.
+const STALLS_PER_GUARD: u32 = 4;
 
-/// That part of the guard, at least.
+/// The least time for which none departs in a stall.
 const SHORTEST_STALL: Duration = Duration::from_micros(100);
 
 /// The most that may depart at the same time after stalls.
@@ -40,10 +40,10 @@ pub(super) struct Stall {
     pub(super) check: Option<Instant>,
     /// One has departed since the last check.
     has_departed: bool,
-    /// How many may depart at the same time, until one does: 1 if requests have missed their turns, as tasks are polled late,
-    /// or more than usual after a stall. `None` for the usual number.
+    /// How many may depart at the same time, until one does: 1 after requests have missed their turns, or more than usual after
+    /// a stall. `None` for the usual number, [`NEIGHBOURS`].
     pub(super) limit: Option<usize>,
-    /// How many have departed before the first of those that may.
+    /// How many have departed before the first one that may depart.
     passed: usize,
 }
 
@@ -55,15 +55,14 @@ pub(super) struct Departing {
 }
 
 impl Departures {
-    /// A request gets a turn. It lets those before it depart first.
+    /// Adds a request that has got a turn. It is blocked until [`unblock`](Self::unblock).
     pub(super) fn insert(&mut self, arrival: Arrival, departing: Departing) {
         self.requests.insert(arrival, departing);
         let from = self.stall.blocked_from;
         self.stall.blocked_from = Some(from.map_or(arrival, |from| from.min(arrival)));
     }
 
-    /// The request that arrived then departs now. Fails, and nothing departs, with the turn of a request before it that has
-    /// missed it.
+    /// Lets a request depart. If a request before it has missed its turn, it fails with that turn, and nothing departs.
     pub(super) fn depart(&mut self, arrival: Arrival, now: Instant) -> Result<(), Turn> {
         let (stall, mut is_first) = (&mut self.stall, true);
         for (&arrival, before) in self.requests.range(..arrival) {
@@ -87,7 +86,7 @@ impl Departures {
         let most = self.stall.limit.unwrap_or(NEIGHBOURS);
         let before = self.requests.range(..from);
         let next = self.first_blocked().map_or(now, |next| next.from.max(now));
-        // Behind a miss, a request that departs later holds up no other.
+        // After a miss, a request with a later turn does not hold up others.
         let ready = before.filter(|(_, Departing { turn, .. })| {
             now < turn.until && (most > 1 || turn.from <= next)
         });
@@ -104,7 +103,7 @@ impl Departures {
         self.stall.check = self.first_blocked().map(|next| {
             let first = self.requests.values().next();
             let first = first.map_or(now, |first| first.turn.from.max(now));
-            let stall = (next.guard / STALLS).max(SHORTEST_STALL);
+            let stall = (next.guard / STALLS_PER_GUARD).max(SHORTEST_STALL);
             let check = next.until.min(first + stall);
             self.stall.check.unwrap_or(check)
         });
@@ -116,7 +115,7 @@ impl Departures {
         Some(*first.turn)
     }
 
-    /// Takes the turns that have passed. Their requests are not polled.
+    /// Takes the turns that have passed from their requests, which were not polled.
     pub(super) fn take_missed(&mut self, now: Instant) -> Vec<Turn> {
         let departing = self.requests.values_mut();
         let missed = departing.filter(|it| it.turn.until < now && !it.turn.units.is_zero());
@@ -130,7 +129,7 @@ impl Departures {
         taken.collect()
     }
 
-    /// Lets requests past others whose tasks are not polled.
+    /// Unblocks requests. If a check is due, and none has departed since the last one, it raises the limit.
     pub(super) fn check(&mut self, now: Instant) {
         if self.stall.check.is_some_and(|due| due <= now) {
             if !self.stall.has_departed {
@@ -142,8 +141,8 @@ impl Departures {
         self.unblock(now);
     }
 
-    /// Requests of the same cost that have later turns than this one move up, so that all depart in their order.
-    /// Returns the turn that is left.
+    /// Moves requests of the same cost up if they have later turns than this one, so that all depart in their order. Returns the
+    /// turn that is left.
     pub(super) fn move_up(&mut self, mut free: Turn, now: Instant) -> Turn {
         let units = free.units;
         let is_alike = |it: &Departing| {
@@ -168,7 +167,7 @@ impl Stall {
         self.blocked_from.is_some_and(|from| arrival >= from)
     }
 
-    /// Returns true if a request has missed its turn, and may get another one.
+    /// Returns true if a request has missed its turn, and may get another one: it was polled since it lost one, or it is blocked.
     pub(super) fn is_late(&self, arrival: Arrival, it: &Departing, now: Instant) -> bool {
         it.turn.until < now && (!it.request.has_missed || self.blocks(arrival))
     }
