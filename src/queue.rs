@@ -81,7 +81,7 @@ pub(crate) struct Queue {
     calls: Calls,
     /// The report of the next call.
     unsent: Corrections,
-    /// The store may hold a demand of this queue.
+    /// The store may have an announcement of requests that wait here.
     is_announced: bool,
     /// The latest answer; without a reset before the first one.
     latest: Standing,
@@ -130,7 +130,7 @@ struct Sent {
     number: u64,
     mode: Mode,
     demand: Demand,
-    /// Requests behind this one joined later.
+    /// The newest request that the demand describes.
     newest: Option<Arrival>,
     settlements: Vec<Settlement>,
     /// The units in progress.
@@ -166,8 +166,8 @@ impl CounterSet {
     }
 }
 
-/// The time at which a request may depart: a grant in local time. Each turn is used by one request, passed on to another one, or
-/// given back to the store.
+/// The time at which a request may depart: a grant in local time. Each turn is used by one request, reassigned to another one, or
+/// returned to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
     /// The store's clock has certainly reached the granted time.
@@ -178,7 +178,7 @@ pub(crate) struct Turn {
     pub(crate) recorded: Option<NonZeroU64>,
     /// The counters that have recorded it.
     pub(crate) counters: CounterSet,
-    /// The cost of its request. Zero in an answer, and once a turn that its request has missed was given back.
+    /// The cost of its request. Zero in an answer, and once a missed turn was returned to the store.
     pub(crate) units: Costs,
     /// The guard under which it was granted.
     pub(crate) guard: Duration,
@@ -419,14 +419,14 @@ impl Queue {
         self.unsent.moved += units;
     }
 
-    /// Something may have become available early.
+    /// Calls now, as capacity may have become available early.
     pub(crate) fn nudge(&mut self, now: Instant) {
         if !self.waiting.is_empty() || !self.unsent.settlements.is_empty() {
             self.reschedule(now);
         }
     }
 
-    /// An outage of the store has ended.
+    /// Calls again after an outage, if requests, corrections or places need it.
     pub(crate) fn end_outage(&mut self, now: Instant) {
         self.nudge(now);
         if self.has_places() {
@@ -858,7 +858,8 @@ impl Queue {
         self.calls = Calls::default();
     }
 
-    /// The store is out. Requests without an earlier bound fail after a while.
+    /// The store is out: schedules no call until [`end_outage`](Self::end_outage). Requests without an earlier bound fail after
+    /// a while.
     pub(crate) fn begin_outage(&mut self, error: &StoreError, now: Instant) {
         if self.calls.sent.is_some() {
             // Another thread has called since the outage was noticed.
@@ -1102,7 +1103,7 @@ impl Queue {
         self.paused_until = self.paused_until.map(|paused| paused.min(until));
     }
 
-    /// Pauses of this process have ended.
+    /// Ends the pauses of this process.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.paused_until = None;
         self.nudge(now);

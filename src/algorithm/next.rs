@@ -69,16 +69,17 @@ impl State {
         call.max(now + SOONEST_CALL)
     }
 
-    /// The processes to nudge after a call with this rest. If the call has set units `free`: the processes in order, until their
-    /// demand covers these units, and one more, as one may be dead. It skips those that wait for another unit, and those that
-    /// call in time. If not arrival alone decides the order, it is not known: all.
+    /// Chooses the processes to nudge after a call that leaves this rest, and returns them. If nudges arrive, they count as overdue
+    /// soon.
     ///
-    /// Otherwise, the call looks at the first processes ahead of its own requests: it nudges the first one if its request can
-    /// depart much earlier than its process calls, and each other that calls much later than the one ahead is overdue. A
-    /// process has to watch the one right ahead, and may not know that the requests in between have left. If not
-    /// arrival alone decides the order, a call does so only if it leaves no requests waiting.
+    /// If the call has set units `free`, it nudges the processes in order, until their demand covers these units, and one more, as
+    /// one may be dead. It skips those that wait for another unit, and those that call in time. If not arrival alone decides the
+    /// order, the order is not known, and it nudges all.
     ///
-    /// If nudges arrive, the processes count as overdue soon.
+    /// Otherwise, it looks at the first processes ahead of its own requests. It nudges the first one if its request can depart
+    /// much earlier than its process calls, and each other that calls much later than the one ahead is overdue. A process has to
+    /// watch the one right ahead, and may not know that the requests in between have left. If not arrival alone decides the order,
+    /// only a call that leaves no requests waiting does so.
     pub(super) fn nudge(
         &mut self,
         times: &Times,

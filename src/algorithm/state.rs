@@ -101,7 +101,8 @@ impl State {
 
     /// Continues under other quotas. Each takes over the departures of the counter of the same algorithm with the same
     /// window, else with the next longer one, else with the longest, or starts from zero. Of GCRA counters with
-    /// other intervals, the one that is due last continues. Counters of other windows and algorithms are kept for processes that still have the former quotas.
+    /// other intervals, the one that is due last continues. Counters of other windows and algorithms are kept for processes that
+    /// still have the former quotas.
     pub(crate) fn continue_as(&mut self, quotas: &[Counter], now: u64) {
         if are_alike(&self.counters, quotas) {
             for (counter, quota) in self.counters.iter_mut().zip(quotas) {

@@ -349,7 +349,8 @@ impl Handle {
         }
     }
 
-    /// A key may have become available early for this process, or if it is 0, for all.
+    /// Calls for the queue of a key that this process number names, or for all if it is 0, as capacity may have become available
+    /// early.
     pub(crate) fn nudge(&self, key: &Key, process: u64) {
         self.denials.forget(Some(key));
         for queue in self.lanes(key) {

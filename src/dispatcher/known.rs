@@ -23,7 +23,7 @@ pub(crate) const REMEMBERED_DENIALS: usize = 10_000;
 /// An entry holds for at most so long: other processes may give departures back or end a pause.
 pub(super) const LONGEST_DENIAL: Duration = Duration::from_secs(1);
 
-/// In so many parts of the keys, one that becomes available affects no other.
+/// Keys are in so many parts, by their hashes. If one becomes available, answers that are under way are ignored in its part alone.
 const PARTS: usize = 64;
 
 /// Longer keys are not remembered.
