@@ -70,7 +70,7 @@ impl Limiter {
 
     /// Waits until a request may depart, behind those of its priority and share that came before it.
     ///
-    /// The request takes its place in the queue when the future is polled for the first time, not when this method is
+    /// The request joins the queue when the future is polled for the first time, not when this method is
     /// called. The future is safe to drop at any time: a departure that was granted to it goes to the next request in
     /// the queue or back to the store. See [`Acquire`] for its cost and its bounds.
     ///
@@ -276,7 +276,7 @@ impl Limiter {
         }
     }
 
-    /// Lets nothing depart for a key until then, in all processes. No request loses its place.
+    /// Lets nothing depart for a key until then, in all processes. Requests keep their order.
     ///
     /// The adapters do this when an upstream answers with 429. Requests in this process stop at once, those in others
     /// within the horizon of 100 ms and a round trip. Requests whose bound is earlier than the end of the pause fail.

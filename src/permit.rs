@@ -15,7 +15,7 @@ use crate::snapshot::{Snapshot, until};
 ///
 /// Send the request at once, or call [`forfeit`](Self::forfeit). Dropping a permit counts as a departure. If a quota limits
 /// how many requests are in progress, the permit [holds](Self::hold) the place of one. A permit that
-/// [is no longer valid](Self::is_valid) must not be used: other requests may depart in its place by then.
+/// [is no longer valid](Self::is_valid) must not be used: other requests may depart instead by then.
 /// [`run`](crate::Limiter::run) and the adapters take care of that.
 #[derive(Debug)]
 pub struct Permit {
