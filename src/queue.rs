@@ -609,13 +609,12 @@ impl Queue {
             Mode::Try => {
                 // A refused request is the first that could depart.
                 self.latest.expected = answer.expected.first().copied();
+                let first = self.tries.first_key_value();
+                let is_old = first.is_some_and(|(arrival, _)| arrival.at + LONGEST_TRY <= now);
                 // If all that the demand describes are granted, the others were not asked for yet.
                 if requests < sent.demand.requests() || self.is_paused(now) {
                     self.fail_tries(sent.newest, &Refusal::Limited(self.latest));
-                }
-                let first = self.tries.first_key_value();
-                let is_old = first.is_some_and(|(arrival, _)| arrival.at + LONGEST_TRY <= now);
-                if is_old && !unused.is_zero() {
+                } else if is_old && !unused.is_zero() {
                     self.fail_tries(sent.newest, &Refusal::Store(not_in_time()));
                 }
             }

@@ -139,7 +139,7 @@ impl Dispatcher {
         match flight {
             Flight::Ping(shard, key) => match self.outage(shard) {
                 Some(error) => self.out(shard, &key, &error, true),
-                None => self.queues().iter().for_each(|queue| queue.update(|_| {})),
+                None => self.queues().iter().for_each(|queue| queue.apply_changes()),
             },
             Flight::Call(_, sent) => sent.iter().for_each(SentCall::lost),
         }

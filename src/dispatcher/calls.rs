@@ -52,7 +52,7 @@ impl Dispatcher {
             if self.check_queue(&queue, now) {
                 due.push((self.store.shard(&queue.key), queue));
             } else {
-                queue.update(|_| {});
+                queue.apply_changes();
             }
         }
         due.sort_by_key(|(shard, _)| *shard);
@@ -145,8 +145,8 @@ impl Dispatcher {
         }
     }
 
-    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store. The number is
-    /// replaced if it may be less than that of an earlier call of the queue.
+    /// Begins the call of a queue, unless none is due any more. In an outage, it goes to the fallback store. The number of the
+    /// batch is replaced if others were given out since: an earlier call of the queue may have one.
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
@@ -175,7 +175,7 @@ impl Dispatcher {
         asked.holding.is_notified = self.store.is_subscribed();
         let flow = queue.flow();
         drop(locked);
-        queue.update(|_| {});
+        queue.apply_changes();
         let clock_sets = self.clock.sets();
         let mut take = Take {
             process: self.process | queue.lane,

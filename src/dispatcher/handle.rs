@@ -263,7 +263,7 @@ impl Handle {
         if current.policy.lease().is_none() {
             queue.preempt_lower(mode, cost, now);
         }
-        queue.update(|_| {});
+        queue.apply_changes();
         Ok(Waiting::new(queue, position, current))
     }
 
@@ -380,7 +380,7 @@ impl Handle {
             queue.lock().reassign(Mode::Wait, turn, Instant::now());
             queue
         };
-        queue.update(|_| {});
+        queue.apply_changes();
     }
 
     /// Corrects what a past departure cost, with the next call for requests like it. Returns false if other counters have
@@ -406,7 +406,7 @@ impl Handle {
             let is_recorded = queue.lock().settle(turn.counters, settlements, at);
             (queue, is_recorded)
         };
-        queue.update(|_| {});
+        queue.apply_changes();
         if is_recorded {
             self.load().telemetry.corrected(settlements);
         }

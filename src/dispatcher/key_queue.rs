@@ -30,8 +30,7 @@ pub(super) type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 /// A queue of one key: its requests of one lane.
 ///
 /// Locks are taken in this order: the queues of a handle, one queue, the schedule of the dispatcher, `scheduled`. No thread locks
-/// two queues at once. Change a queue by [`update`](Self::update), or call that afterwards: it schedules the next call and wakes
-/// requests.
+/// two queues at once. Change a queue by [`update`](Self::update), or call [`apply_changes`](Self::apply_changes) afterwards.
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
@@ -132,7 +131,7 @@ impl KeyQueue {
             lower.took_over(-cost.total());
             self.took_over(cost.total());
             self.lock().reassign(mode, turn, now);
-            lower.update(|_| {});
+            lower.apply_changes();
         }
     }
 
@@ -147,6 +146,11 @@ impl KeyQueue {
             self.handle.drop_idle(&self.key);
         }
         result
+    }
+
+    /// Does what follows a change, after one that was made with [`lock`](Self::lock).
+    pub(super) fn apply_changes(self: &Arc<Self>) {
+        self.update(|_| {});
     }
 
     /// A request has missed its turn. A longer guard helps if its task is busy.
