@@ -584,12 +584,12 @@ impl Queue {
         let granted = sent.demand.units_of(requests);
         if !sent.is_fallback {
             self.unsent.lost = 0;
+            // The lease may have ended before this answer, which renews it.
+            self.expire_lease(now);
+            self.places.lease = answer.lease;
             let places = self.counters.place();
             let places = places.map_or(0, |unit| granted.as_costs().0[unit]);
             self.places.stored = sent.places.saturating_add(places);
-            // It may have ended before this answer.
-            self.expire_lease(now);
-            self.places.lease = answer.lease;
         }
         self.out = None;
         if self.latest.reset.is_none() {

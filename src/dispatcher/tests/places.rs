@@ -131,6 +131,7 @@ async fn late_calls_neither_bring_a_lease_back_nor_strand_places() {
     drop(place);
     // A call without an answer may be executed behind the end of the lease.
     let mut locked = queue.lock();
+    assert!(locked.has_places());
     locked.begin_call(2 << 40, &Costs([9, 0, 0, 0]), None, |_| 0);
     locked.call_failed(2 << 40, &StoreError::new("lost").outcome_unknown(), later);
     locked.expire_lease(until);
