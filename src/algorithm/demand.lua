@@ -34,21 +34,22 @@ function processes.is_ahead(j, time)
   return oldest[j] < time or oldest[j] == time and processes[j] < process
 end
 
--- The units ahead by arrival: of all processes, or those of the same share, without what can be overtaken until then, or
--- of those that are not overdue. The sum ends where it leaves no room until `finish`, as more changes nothing, unless departures
--- leave a window that soon. With shares, order.lua also counts the units of its own process before the request.
+-- The units ahead by arrival: of all processes, or with shares, of those of the same share. With `horizon_end`, without what can
+-- be overtaken until then; with `on_time`, only of processes that are not overdue. The sum ends where it leaves no room until
+-- `horizon_end`, as more changes nothing, unless departures leave a window that soon. With shares, order.lua also counts the units
+-- of its own process before the request.
 local known& = {}
-function ahead(arrival, _, finish, on_time)
+function ahead(arrival, _, horizon_end, on_time)
   on_time = on_time and deadlines.are_past
-  local is_plain = not finish and not on_time
+  local is_plain = not horizon_end and not on_time
   if is_plain and known1[arrival] then return <<known&[arrival]>> end
   local deadlines, oldest, newest, rivals, own = deadlines, oldest, newest, fair and rivals, fair and fair.own
   local <<units&, sum&>> = <<waiting&, 0>>
-  local enough = finish and 0 or 9007199254740992 --unit
+  local enough = horizon_end and 0 or 9007199254740992 --unit
   for j = 1, competing do
     if (not rivals or rivals[j] == own) and (not on_time or now <= deadlines[j]) then
       local time = arrival
-      if finish and deadlines[j] > finish then time = time - @TOLERANCE end
+      if horizon_end and deadlines[j] > horizon_end then time = time - @TOLERANCE end
       if time > newest[j] then
         sum& = sum& + units&[j]
       elseif time >= oldest[j] then
@@ -56,7 +57,7 @@ function ahead(arrival, _, finish, on_time)
         sum& = sum& + more&
       end
       if sum1 > enough and not common.has_short_window then --unit
-        if earliest(now, sum1, 1) > finish then return sum1 end --unit
+        if earliest(now, sum1, 1) > horizon_end then return sum1 end --unit
         enough = 2 * sum1 --unit
       end --unit
     end
@@ -65,8 +66,8 @@ function ahead(arrival, _, finish, on_time)
   return <<sum&>>
 end
 
--- How many of the first requests, of so many, may depart until then, after all that arrived before them.
-function due_requests(most, finish)
+-- How many of the first `most` requests may depart until `horizon_end`, after all requests of other processes that are ahead.
+function due_requests(most, horizon_end)
   local low, high = 0, most + 1
   while high - low > 1 do
     local middle = (low + high) / 2
@@ -79,8 +80,8 @@ function due_requests(most, finish)
     before& = units& - each& --units
     local arrival = common.arrival_of(points, totals, <<units&| + >>)
     local before = <<before&| + >>
-    local <<others&>> = ahead(arrival, before, finish)
-    local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= finish
+    local <<others&>> = ahead(arrival, before, horizon_end)
+    local is_due = earliest(now, <<others& + before&>>, <<each&>>) <= horizon_end
     if not is_due then
       <<others&>> = ahead(arrival, before, nil, true)
       is_due = earliest(now, <<others& + before&>>, <<each&>>) == now

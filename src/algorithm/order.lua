@@ -33,10 +33,10 @@ local function portion(part, <<units&>>)
   return <<units&>>
 end
 
--- The units ahead of a request, behind so many of its own process; by arrival among the requests of its own share.
+-- The units ahead of a request, behind `before` units of its own process; by arrival among the requests of its own share.
 local by_arrival = ahead
-function ahead(arrival, before, finish, on_time)
-  local <<sum&>> = by_arrival(arrival, before, finish, on_time)
+function ahead(arrival, before, horizon_end, on_time)
+  local <<sum&>> = by_arrival(arrival, before, horizon_end, on_time)
   local <<from&>> = <<on_time and punctual& or everything&>>
   local start = (leads[own] or 0) + (before + (<<sum&| + >>)) / weights[own]
   for _, rival in ipairs(ranked) do

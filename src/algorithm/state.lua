@@ -419,10 +419,10 @@ for _ = 1, announced do
     local text = ''
     if is_other then
       -- Departures that were forgotten are not taken back.
-      local finish = waits and costs + @detail + byte(padded, costs + @detail - 1) * @point or at + 23
+      local points_end = waits and costs + @detail + byte(padded, costs + @detail - 1) * @point or at + 23
       local its_share = who % @LANE >= @SHARE and sub(tail, next - 7, next - 1) or ''
-      bytes = finish - at - 16 + #its_share + (waits and 32768 or 0)
-      text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, finish - 1) .. its_share
+      bytes = points_end - at - 16 + #its_share + (waits and 32768 or 0)
+      text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, points_end - 1) .. its_share
     end
     cuts = cuts or {}
     cuts[#cuts + 1] = { at, next, text }
@@ -486,7 +486,7 @@ if operation < 3 then
   --@order
   end
   if operation < 2 then
-    local time, finish, departed = now, now + horizon, 0
+    local time, horizon_end, departed = now, now + horizon, 0
     local requests = count
     if total_cost > 0 and count > 0 then
       requests = totals[count] / total_cost
@@ -494,12 +494,12 @@ if operation < 3 then
     elseif count > 8 then
       requests = 8
     end
-    if competing > 0 then requests = due_requests(requests, finish) end
+    if competing > 0 then requests = due_requests(requests, horizon_end) end
     local all_grants, all_recorded = {}, {}
     while departed < requests and grant_count < 256 do
       local each& = total_cost > 0 and cost& or points[departed * @step + 1 + &] - granted&
       time = earliest(time, <<0>>, <<each&>>)
-      if time > finish then break end
+      if time > horizon_end then break end
       local together, record = fits(time, <<each&>>), (time > arrives and time or arrives) + lateness
       if together < 1 then break end
       local alike = total_cost > 0 and requests - departed or 1

@@ -34,8 +34,7 @@ pub(super) type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// The last bits of the number of the process, under which the store knows the queue; see
-    /// [`LANE_BITS`](crate::algorithm::LANE_BITS).
+    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`].
     pub(super) lane: u64,
     /// The number of the share, or [`COMBINED`].
     pub(super) flow: u64,
