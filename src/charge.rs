@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::acquire::{Cause, Error};
 use crate::algorithm::Settlement;
 use crate::cost::Cost;
-use crate::dispatcher::{Handle, Position};
+use crate::dispatcher::{Handle, Place, Position};
 use crate::key::Key;
 use crate::permit::Permit;
 use crate::queue::Turn;
@@ -41,8 +41,8 @@ use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 /// # How exact that is
 ///
 /// If the actual cost is lower, the difference is available again at once, in all replicas. If it is higher, the difference is
-/// debt: no request that costs this unit departs until the window has room again. Until then, a window holds more than the limit by what was
-/// underestimated.
+/// debt: no request that costs this unit departs until the window has room again. Until then, a window holds more than the
+/// limit by what was underestimated.
 ///
 /// Use the [sliding window](crate::Algorithm::SlidingLog), which is the default: it takes back the whole difference. GCRA,
 /// spacing and leaky buckets take back less if other requests have departed since, as more would break their bound. A fixed
@@ -68,9 +68,15 @@ struct Inner {
 }
 
 impl Permit {
-    /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped.
+    /// The charge, to correct it when the actual cost is known. The request departs as if the permit were dropped: if a quota
+    /// limits how many requests are in progress, use [`into_parts`](Self::into_parts).
     pub fn into_charge(self) -> Charge {
         Charge::of(&self)
+    }
+
+    /// The charge, and the [place](Self::hold) of the request among those in progress.
+    pub fn into_parts(self) -> (Charge, Place) {
+        (Charge::of(&self), self.hold())
     }
 }
 

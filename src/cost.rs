@@ -11,8 +11,8 @@ use crate::quota::{REQUESTS, UnitNames};
 
 /// The cost of a request, in each unit that it names.
 ///
-/// Default: nothing is named, so the request costs 1 in requests, and the
-/// [default cost](crate::Quota::default_cost) in other units. A number is a cost in requests, and `("tokens", 5)` one in tokens.
+/// Default: nothing is named, so the request has the [default cost](crate::Quota::default_cost) in each unit: in requests, 1 unless
+/// the quotas set another. A number is a cost in requests, and `("tokens", 5)` one in tokens.
 ///
 /// ```
 /// use tower_throttle::Cost;

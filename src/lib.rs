@@ -60,7 +60,8 @@
 //!
 //! # Words
 //!
-//! A *grant* is a departure time that the store has recorded, at most 100 ms ahead; a *permit* is the right to depart now,
+//! A *grant* is a departure time that the store has recorded, at most 100 ms ahead, or 40 ms plus one and a half round
+//! trips if that is more (the *horizon*); a *permit* is the right to depart now,
 //! which expires with the *guard*, a few milliseconds later. A *queue* holds the requests of one key that wait in one
 //! process. The *buffer* is extra spacing for the jitter between departure and arrival. A *pause* is a time before which
 //! nothing departs for a key, in all replicas.
@@ -79,7 +80,7 @@
 //! | `redis-tls` | `rediss://`, by rustls | |
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
-//! | `serde` | `rules::Rules::read`, and [`Quota`] in configurations | |
+//! | `serde` | `rules::Rules::read`; [`Quota`] in configurations; [`Priority`], [`Outage`], [`Recovery`] and [`Lost`] can be read | |
 //! | `test-util` | [`test_util`]: a clock, stores that fail and record, the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

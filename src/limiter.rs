@@ -134,7 +134,8 @@ impl Limiter {
         self.acquire(key).now()
     }
 
-    /// Runs a function once it may depart. It is in progress until it has returned. [`Acquire::run`] does the same with a cost and bounds.
+    /// Runs a function once it may depart. It is in progress until it has returned. [`Acquire::run`] does the same with a cost and
+    /// bounds, and does not borrow the limiter, so that it can be spawned.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};
@@ -179,7 +180,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Fails as [`try_acquire`](Self::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
+    /// Fails as [`try_acquire`](Self::try_acquire) does, except that a request that names no cost in a unit without a
+    /// default cost costs 1 in it.
     ///
     /// This future borrows the limiter; that of [`Acquire::peek`](crate::Acquire::peek) does not.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Snapshot, Error> {
@@ -197,8 +199,9 @@ impl Limiter {
 
     /// Changes the quotas, for all clones of this limiter at once. The rest of the policy stays.
     ///
-    /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted
-    /// within the horizon of 100 ms stay granted. A request that costs more than the new quotas allow at once fails.
+    /// Recorded departures still count, and requests that wait depart under the new quotas. Departures that were granted within
+    /// the [horizon](crate::guide::exactness) stay granted. A waiting request fails if it costs more than the new quotas allow
+    /// at once, or names no cost in a new unit without a default cost.
     ///
     /// A longer window begins with the departures that the shorter one has recorded. A quota that is counted by another
     /// [algorithm](crate::Algorithm) than before starts from zero. Processes that still have the former quotas apply these to
@@ -240,7 +243,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// The policy: the quotas, and the bounds on waiting.
+    /// The policy: the quotas, and the bounds on waiting. With rules, that of the last rule, whose quota is no real limit if
+    /// the rule is exempt.
     pub fn policy(&self) -> Arc<Policy> {
         self.handle().policy()
     }
@@ -268,7 +272,8 @@ impl Limiter {
         dispatcher.health()
     }
 
-    /// The number of keys for which requests wait in this process, or hold a [place](crate::Place).
+    /// The number of keys for which requests wait in this process or hold a [place](crate::Place), or corrections are unsent; with
+    /// rules, of each rule.
     pub fn queues(&self) -> usize {
         match &self.kind {
             Kind::Plain(handle) | Kind::Rule(handle) => handle.key_count(),
@@ -278,8 +283,8 @@ impl Limiter {
 
     /// Lets nothing depart for a key until then, in all processes. Requests keep their order.
     ///
-    /// The adapters do this when an upstream answers with 429. Requests in this process stop at once, those in others
-    /// within the horizon of 100 ms and a round trip. Requests whose bound is earlier than the end of the pause fail.
+    /// The adapters do this when an upstream answers with 429. Requests in this process stop at once, those in others within
+    /// the [horizon](crate::guide::exactness) and a round trip. Requests whose bound is earlier than the end of the pause fail.
     /// A longer pause stays as it is. See [`resume`](Self::resume).
     ///
     /// ```
@@ -335,7 +340,8 @@ impl Limiter {
 
     /// Forgets all departures of a key, and [pauses](Self::pause) of it, in all processes.
     ///
-    /// Requests that were granted within the horizon of 100 ms depart in addition.
+    /// It also ends limits that an upstream has announced, and a [quarantine](crate::Recovery::Strict). Requests that were granted
+    /// within the [horizon](crate::guide::exactness) depart in addition, and requests in progress keep their places.
     ///
     /// ```
     /// # use tower_throttle::{Limiter, Quota};

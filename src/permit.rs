@@ -59,7 +59,8 @@ impl Permit {
         self.granted.waited
     }
 
-    /// How many more requests of cost 1 could have departed at once when this one was granted.
+    /// How much more could have departed at once: in requests, or in the first unit by name if no quota counts requests. Other
+    /// units may be exhausted: see [`remaining_of`](Self::remaining_of).
     #[inline]
     pub fn remaining(&self) -> u32 {
         self.granted.remaining.left.0[0]
@@ -141,7 +142,8 @@ impl Departure {
         self.waited
     }
 
-    /// How many more requests of cost 1 could have departed at once when this one was granted.
+    /// How much more could have departed at once: in requests, or in the first unit by name if no quota counts requests. Other
+    /// units may be exhausted: see [`remaining_of`](Self::remaining_of).
     pub fn remaining(&self) -> u32 {
         self.remaining.left.0[0]
     }

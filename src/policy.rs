@@ -70,7 +70,7 @@ impl Policy {
         self.parts.buffer
     }
 
-    /// The least time by which a request may depart later than granted.
+    /// How much later than granted a request may depart. The limiter may lengthen it.
     pub fn guard(&self) -> Duration {
         let default = || default_guard(self.quotas());
         self.parts.guard.unwrap_or_else(default)

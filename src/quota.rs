@@ -167,7 +167,7 @@ impl Quota {
     /// Counts this unit instead of requests: tokens, bytes, points.
     ///
     /// A request says [what it costs](crate::Acquire::cost_of) in each unit. A name has at most 31 of the characters a to
-    /// z, 0 to 9, `-`, `_` and `.`, and a policy at most four units.
+    /// z, 0 to 9, `-`, `_` and `.`, and a policy at most four units, with `requests` and `concurrent-requests`.
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self

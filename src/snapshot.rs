@@ -58,15 +58,16 @@ impl Snapshot {
         self.remaining.each()
     }
 
-    /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once.
+    /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once,
+    /// and no request like it waits in this process: [`peek`](crate::Limiter::peek) does not count those.
     /// If only a [place](crate::Quota::concurrent) is missing, the time after which to ask again, 100 ms, as a place may be free
     /// at any time.
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// How many requests of cost 1 could depart now. If the quotas do not count requests, how much of the first unit by name
-    /// could.
+    /// How much could depart now: in requests, or in the first unit by name if no quota counts requests. Other units may be
+    /// exhausted: see [`remaining_of`](Self::remaining_of).
     pub fn remaining(&self) -> u32 {
         self.remaining.left.0[0]
     }

@@ -11,8 +11,9 @@ use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Outcome;
 
-/// The reason why a request gets no permit, or why its work was dropped. Nothing was recorded, except as [`is_store`](Self::is_store) says, and
-/// except for [`LostPlace`](ErrorKind::LostPlace): that request had departed, and its work was dropped before its end.
+/// The reason why a request gets no permit, or why its work was dropped. Nothing was recorded, except as
+/// [`is_store`](Self::is_store) says, and except for [`LostPlace`](ErrorKind::LostPlace): that request had departed, and its
+/// work was dropped before its end.
 ///
 /// Clones are cheap.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The wait would exceed `max_wait` or the deadline.
+    /// The wait would exceed `max_wait`, the deadline, or the capacity of a leaky bucket.
     TooLong,
     /// The queue of the key already holds `max_waiting` requests.
     QueueFull,
@@ -45,7 +46,7 @@ pub enum ErrorKind {
     EmptyKey,
     /// The [`KeyExtractor`](crate::key::KeyExtractor) found no key.
     NoKey,
-    /// The store did not answer, or with an error.
+    /// The store did not answer, or with an error; or the request has to wait, or to call the store, outside of a tokio runtime.
     Store,
     /// The work was dropped, as the lease of its place had ended; see [`Lost::Abort`](crate::Lost::Abort).
     LostPlace,

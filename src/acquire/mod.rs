@@ -214,7 +214,8 @@ impl Acquire {
     ///
     /// # Errors
     ///
-    /// Fails as [`Limiter::try_acquire`](crate::Limiter::try_acquire) does, except that a request that names no cost in a unit costs 1 in it.
+    /// Fails as [`Limiter::try_acquire`](crate::Limiter::try_acquire) does, except that a request that names no cost in a unit
+    /// without a default cost costs 1 in it.
     pub async fn peek(self) -> Result<Snapshot, Error> {
         let (handle, key) = (self.handle(), &self.key);
         let policy = handle.policy();
@@ -230,8 +231,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace) if the place is lost. The work is
-    /// dropped then.
+    /// With [`Lost::Abort`](crate::Lost::Abort), it fails with [`ErrorKind::LostPlace`](crate::ErrorKind::LostPlace) if the
+    /// place is lost. The work is dropped then.
     pub async fn run<F: Future>(mut self, work: F) -> Result<F::Output, Error> {
         self.ensure_task();
         unless_lost(work, |cx| self.poll_lost(cx)).await

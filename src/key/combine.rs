@@ -47,7 +47,7 @@ where
     }
 
     fn options(&self, request: &Q) -> RequestOptions {
-        self.key.options(request).or((self.set)(request))
+        (self.set)(request).or(self.key.options(request))
     }
 }
 

@@ -115,7 +115,8 @@ impl AsRef<str> for Key {
 ///
 /// Closures are extractors if their result converts
 /// [into `Extracted`](Extracted#trait-implementations), such as a `String`, a [`Key`], or an
-/// `Option` of either, where `None` exempts the request.
+/// `Option` of either, where `None` exempts the request. One that refuses requests returns [`Extracted`] itself, such as
+/// `NoKey::from("no tenant").into()`.
 ///
 /// ```
 /// use tower_throttle::key::{Extracted, KeyExtractor};
@@ -157,7 +158,7 @@ pub trait KeyExtractor<R> {
     /// The key of this request, or the way to handle it without one.
     fn extract(&self, request: &R) -> Extracted;
 
-    /// The cost and the priority of the request, if they depend on the request. Default: none, for those of its rule.
+    /// The cost, the priority and the share of the request, if they depend on the request. Default: none, for those of its rule.
     fn options(&self, _: &R) -> RequestOptions {
         RequestOptions::default()
     }
@@ -228,8 +229,8 @@ pub struct Ruled {
     pub policy: Arc<Policy>,
     /// The key whose quota the request spends, or the reason why it has none.
     pub key: Result<Key, NoKey>,
-    /// The cost of the request in requests, unless it names its own.
-    pub cost: u32,
+    /// The cost of the request in requests, if the rule has one and the request names none.
+    pub cost: Option<u32>,
     /// The priority, if the rule has one, and the share that it names, if the request has that part.
     pub options: RequestOptions,
 }
@@ -259,6 +260,7 @@ impl_from! {
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));
     Extracted from String: |text| Extracted::Key(Key::from(text));
+    Extracted from NoKey: Extracted::Refused;
     NoKey from &'static str: |reason| NoKey { reason: Cow::Borrowed(reason), cause: NoKeyCause::Request };
     NoKey from String: |reason| NoKey { reason: Cow::Owned(reason), cause: NoKeyCause::Request };
 }

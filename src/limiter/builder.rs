@@ -31,11 +31,11 @@ impl LimiterBuilder {
 
     /// Sets rules, each with a policy of its own, instead of one policy for all requests.
     ///
-    /// Quotas, bounds and names are part of the rules: only the [store](Self::store) and the
-    /// [denial cache](Self::denial_cache) are set here. The adapters find the rule of each request. A method that takes
-    /// only a key, such as [`acquire`](Limiter::acquire), uses the last rule, or the one that
-    /// [`rule`](Limiter::rule) names; if the last rule is exempt, everything departs at once, uncounted.
-    /// [`pause`](Limiter::pause), [`resume`](Limiter::resume) and [`reset`](Limiter::reset) apply to the key under all rules.
+    /// Quotas, bounds and names are part of the rules: only the [store](Self::store), the [denial cache](Self::denial_cache)
+    /// and the key labels of metrics are set here. The adapters find the rule of each request. A method that takes only a key,
+    /// such as [`acquire`](Limiter::acquire), uses the last rule, or the one that [`rule`](Limiter::rule) names; if the last
+    /// rule is exempt, everything departs at once, uncounted. [`pause`](Limiter::pause), [`resume`](Limiter::resume) and
+    /// [`reset`](Limiter::reset) apply to the key under all rules.
     ///
     /// ```
     /// use tower_throttle::rules::{Rule, Rules};
@@ -81,10 +81,11 @@ impl LimiterBuilder {
 
     /// Sets how much later than granted a request may depart; a request that is later than that waits for another grant.
     ///
-    /// A departure counts from the end of its guard: a long guard costs rate, a short one costs grants in a busy
-    /// process. The limiter lengthens the guard by itself for slow round trips and after a grant that was missed.
-    /// Default: 2% of the shortest window (of the interval for [`Spacing`](crate::Algorithm::Spacing), of the time that
-    /// the burst takes for [`Gcra`](crate::Algorithm::Gcra)), from 5 ms to 12 ms. At least 100 µs, at most 1 h.
+    /// A departure counts from the end of its guard: a long guard costs rate, a short one costs grants in a busy process. The
+    /// limiter lengthens the guard by itself for slow round trips and after a grant that was missed. Default: 2% of the
+    /// shortest window (of the interval for [`Spacing`](crate::Algorithm::Spacing) and
+    /// [`LeakyBucket`](crate::Algorithm::LeakyBucket), of the time that the burst takes for [`Gcra`](crate::Algorithm::Gcra)),
+    /// from 5 ms to 12 ms. At least 100 µs, at most 1 h.
     pub fn guard(mut self, guard: Duration) -> Self {
         self.parts.guard = Some(guard);
         self
@@ -102,8 +103,8 @@ impl LimiterBuilder {
     /// Sets the most requests that wait for one key in this process; more fail at once. Default: any number.
     ///
     /// Requests that wait for the answer of a remote store count, even if the quota has room. So set it above the number of
-    /// requests that arrive within a round trip. Requests to which the store has granted a departure within the next 100 ms
-    /// do not count.
+    /// requests that arrive within a round trip. Requests to which the store has granted a departure do not count.
+    /// At least 1.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.parts.max_waiting = Some(max_waiting);
         self
@@ -154,11 +155,11 @@ impl LimiterBuilder {
     /// Sets how many keys are remembered that are over their limit, so that the store is not called for them.
     ///
     /// A store that refuses a request names the time at which it could depart. Until then,
-    /// [`try_acquire`](Limiter::try_acquire) for the same key fails without a call if it costs as much or more;
-    /// [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most 1 s, as other
-    /// processes may give departures back or end a pause. Departures that this limiter gives back,
-    /// [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more than 256
-    /// bytes are not remembered.
+    /// [`try_acquire`](Limiter::try_acquire) for the same key fails without a call if it has the same priority and share, and
+    /// costs as much or more; [`acquire`](Limiter::acquire) does if its bound is earlier. An entry holds for at most 1 s, as
+    /// other processes may give departures back or end a pause. Departures that this limiter gives back,
+    /// [`resume`](Limiter::resume), [`reset`](Limiter::reset) and other quotas count at once. Keys of more than 256 bytes are
+    /// not remembered.
     ///
     /// Default: 10,000 keys for each policy, of about 150 bytes; the least used are forgotten first. 0 remembers none.
     /// An embedded store is always asked.
@@ -183,9 +184,10 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// Fails, with the field and its value, if there is no quota or more than eight, or more than five that count several
-    /// units, one twice, a limit or a window of zero, a window longer than ten years or not in whole microseconds, or a
-    /// name, buffer, guard, reserve or share of an outage out of bounds; or if there are [rules](Self::rules) and a field is
-    /// set that belongs to them.
+    /// units, more than four units, one quota twice, two concurrency limits, or different default costs in one unit; if a
+    /// limit, a window or `max_waiting` is zero, or a window is longer than ten years or not in whole microseconds; if a lease,
+    /// unit, default cost, parameter of an algorithm, name, buffer, guard, reserve or share of an outage is out of bounds; or
+    /// if there are [rules](Self::rules) and a field is set that belongs to them.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let kind = match self.rules {

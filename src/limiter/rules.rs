@@ -108,7 +108,7 @@ impl Limiter {
     /// let Extracted::Ruled(ruled) = extractor.extract(&search) else { panic!("not exempt") };
     /// assert_eq!(ruled.rule(), "search");
     /// assert_eq!(ruled.key, Ok("api.example.com".into()));
-    /// assert_eq!(ruled.cost, 2);
+    /// assert_eq!(ruled.cost, Some(2));
     ///
     /// let other = http::Request::get("https://api.example.com/").body(())?;
     /// assert_eq!(extractor.extract(&other), Extracted::Exempt);
@@ -153,13 +153,13 @@ impl Limiter {
         let handle = handle.unwrap_or_else(|| self.handle());
         let (key, cost, rule) = match extracted {
             Extracted::Exempt => return None,
-            Extracted::Key(key) => (Ok(key), 1, RequestOptions::default()),
-            Extracted::Refused(no_key) => (Err(no_key), 1, RequestOptions::default()),
+            Extracted::Key(key) => (Ok(key), None, RequestOptions::default()),
+            Extracted::Refused(no_key) => (Err(no_key), None, RequestOptions::default()),
             Extracted::Ruled(ruled) => (ruled.key, ruled.cost, ruled.options),
         };
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
-        if costs.of_unit(REQUESTS).is_none() && cost != 1 {
+        if let (None, Some(cost)) = (costs.of_unit(REQUESTS), cost) {
             costs.set(REQUESTS, cost);
         }
         let (key, progress) = match key {

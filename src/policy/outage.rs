@@ -16,7 +16,7 @@ use crate::quota::{Algorithm, CONCURRENT, Quota};
 ///
 /// In a cluster, this holds for each server and the keys that it holds: one that is out does not concern the others.
 ///
-/// Requests that were granted already depart in their time, at most 100 ms or one and a half round trips later.
+/// Requests that were granted already depart in their time, within the [horizon](crate::guide::exactness).
 ///
 /// ```
 /// use tower_throttle::{Limiter, Outage, Quota};
@@ -56,7 +56,8 @@ pub enum Outage {
     ///
     /// Around the beginning and the end of an outage, a window holds departures that the store has counted and others
     /// that this process has: at most the quota and the shares together. When the store is back, requests that wait
-    /// depart by the store again, in their order. A request that costs more than the share allows fails at once.
+    /// depart by the store again, in their order. A request that costs more than the share allows fails at
+    /// once, with the error of the [store](crate::ErrorKind::Store).
     #[cfg_attr(
         feature = "serde",
         serde(deserialize_with = "serde::Deserialize::deserialize")
@@ -118,7 +119,7 @@ pub enum Recovery {
 /// or does not answer. Set by [`LimiterBuilder::lost`](crate::LimiterBuilder::lost).
 ///
 /// The store then gives the place to other requests. In either case, the process starts nothing new until it has called the
-/// store again.
+/// store again, except under [`Outage::Local`] and [`Outage::Allow`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]

@@ -32,7 +32,7 @@ const ALGORITHM: &str =
 /// Shows the one canonical text, which parses to the same quota: equal quotas have equal texts, and
 /// different quotas different ones.
 ///
-/// What is the default, or follows from the rest, is left out.
+/// Options that were not set are left out, except the lease.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.limit)?;

@@ -100,9 +100,9 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
         }
     }
     let policy = build.ok()?;
-    let cost = rule.cost.0.unwrap_or(1);
+    let cost = rule.cost.0;
     // The rule says nothing of other units.
-    if let Err(problem) = policy.costs_of(&cost.into(), Some(1)) {
+    if let Err(problem) = policy.costs_of(&cost.unwrap_or(1).into(), Some(1)) {
         mistakes.add("cost", problem);
     }
     Some(Limit {

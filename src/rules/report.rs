@@ -99,8 +99,8 @@ impl fmt::Display for Explanation {
             Err(no_key) => return write!(f, "refused, because {}", no_key.reason),
         }
         match ruled.cost {
-            1 => Ok(()),
-            cost => write!(f, ", at a cost of {cost}"),
+            None | Some(1) => Ok(()),
+            Some(cost) => write!(f, ", at a cost of {cost}"),
         }
     }
 }

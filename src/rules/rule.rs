@@ -172,7 +172,7 @@ impl Rule {
         self
     }
 
-    /// Sets the cost of each request. Default: 1.
+    /// Sets the cost in requests of each request that names none. Default: that of the quotas, 1 unless they set another.
     pub fn cost(mut self, cost: u32) -> Self {
         self.cost = Field(Some(cost));
         self

@@ -36,7 +36,7 @@ pub(super) struct Entry {
 pub(super) struct Limit {
     pub(super) policy: Arc<Policy>,
     pub(super) key: RuleKey,
-    pub(super) cost: u32,
+    pub(super) cost: Option<u32>,
     pub(super) priority: Option<Priority>,
 }
 

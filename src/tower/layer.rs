@@ -121,8 +121,8 @@ impl ThrottleLayer {
 }
 
 impl<D> ThrottleLayer<ByRules, D> {
-    /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter that
-    /// has rules.
+    /// Sets the key, whose quota a request spends. Default: [`Limiter::by_rules`]; any other goes by the last rule of a limiter
+    /// that has rules.
     pub fn key<L>(self, key: L) -> ThrottleLayer<L, D> {
         self.map_all(|_, direction| (key, direction))
     }
@@ -130,7 +130,8 @@ impl<D> ThrottleLayer<ByRules, D> {
 
 impl<K, D> ThrottleLayer<K, D> {
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
-    /// [`Cost`](crate::Cost). Default: 1, or the cost of its rule. A `Cost` in the request's extensions goes before it.
+    /// [`Cost`](crate::Cost). Default: that of its rule or of the quotas. A `Cost` in the request's extensions
+    /// replaces it, in all units.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost). An inbound
     /// layer answers it with 400.
@@ -172,8 +173,8 @@ impl<K, D> ThrottleLayer<K, D> {
     /// Sets the [`Share`] of each request; `None` for none, the default.
     ///
     /// A [`Share`] in the request's extensions goes before it. Inbound, requests wait only with a
-    /// [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more than its
-    /// part are refused first.
+    /// [`max_wait`](ThrottleLayer::max_wait), so a share has no effect without one. With it, those of a share that uses more
+    /// than its part are refused first.
     pub fn share<Q>(
         self,
         share: impl Fn(&Q) -> Option<Share> + Clone,
@@ -227,9 +228,10 @@ impl<K, D> ThrottleLayer<K, D> {
 }
 
 impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
-    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the
-    /// units that it names is [corrected](crate::Charge::settle). Default: the estimate stays, unless the caller corrects the
-    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
+    /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the units
+    /// that it names is [corrected](crate::Charge::settle_to), or nothing if no quota counts one of them, with a warning.
+    /// Default: the estimate stays, unless the caller corrects the [`Charge`](crate::Charge) in the response's extensions, as
+    /// for a body that is streamed.
     ///
     /// ```
     /// use tower_throttle::{Cost, Limiter, Quota, ThrottleLayer};
@@ -273,9 +275,9 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// counts.
     ///
     /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. An unreachable host may also
-    /// end a connection on which the request was sent, so that counts. Set it only if the service does not follow redirects
-    /// and does not retry (with reqwest, `redirect::Policy::none()` and `retry::never()`): else an earlier attempt may have
-    /// been sent before.
+    /// end a connection on which the request was sent, so that counts. As a [`ThrottleMiddleware`](crate::ThrottleMiddleware),
+    /// it goes by `is_connect` of the error. Set it only if the service does not follow redirects and does not retry (with
+    /// reqwest, `redirect::Policy::none()` and `retry::never()`): else an earlier attempt may have been sent before.
     pub fn refund_unsent(mut self) -> Self {
         self.direction.refunds_unsent = true;
         self
@@ -317,9 +319,9 @@ impl<K, R, F: Replaceable> ThrottleLayer<K, Outbound<R, F>> {
         self.feedback(())
     }
 
-    /// Adds nothing to responses, and reads nothing from them or from the extensions of requests, so that both can be of any type.
-    /// A request is in progress until the response, not until the end of its body. A [`feedback`](Self::feedback) that follows reads
-    /// the responses.
+    /// Adds nothing to responses, and reads nothing from them or from the extensions of requests, so that both can be of any
+    /// type. A request is in progress until the response, not until the end of its body. A [`feedback`](Self::feedback) that
+    /// follows reads the responses.
     pub fn unreported(self) -> ThrottleLayer<K, Outbound<(), ()>> {
         self.map(|_, _| ((), ()))
     }

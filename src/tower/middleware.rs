@@ -29,7 +29,8 @@ use crate::limiter::ByRules;
 /// If a quota [limits](crate::Quota::concurrent) how many requests are in progress, a request is in progress until the body of
 /// its response has ended, has failed or is dropped. Read or drop each body.
 ///
-/// The methods of the layer set its options. A closure names the type of the requests or responses:
+/// The methods of the layer set its options, except `shared`, `unreported` and `inbound`, which make no middleware. A closure names
+/// the type of the requests or responses:
 ///
 /// ```
 /// # use tower_throttle::{Limiter, ThrottleMiddleware};

@@ -47,7 +47,7 @@ fn an_explanation_tells_what_holds_for_the_request() {
     let tenants = table.explain(&get("/a/1"));
     let ruled = tenants.ruled.as_ref().expect("a limit");
     assert_eq!(ruled.key, Err("the request has no x-tenant header".into()));
-    assert_eq!(ruled.cost, 3);
+    assert_eq!(ruled.cost, Some(3));
     let reason = "refused, because the request has no x-tenant header";
     assert!(tenants.to_string().ends_with(reason));
     let routes = table.explain(&get("/b/1")).ruled.expect("a limit");

@@ -87,7 +87,7 @@ impl Answer {
             name: explanation.rule.name().map(str::to_owned),
             exempt: ruled.is_none(),
             key: ruled.and_then(|it| it.key.as_ref().ok().map(ToString::to_string)),
-            cost: ruled.map(|it| it.cost),
+            cost: ruled.map(|it| it.cost.unwrap_or(1)),
             quotas: quotas.collect(),
             refused: ruled.and_then(|it| it.key.as_ref().err().map(|it| it.reason.to_string())),
             misses: explanation.misses.iter().map(Missed::from).collect(),

@@ -40,7 +40,7 @@ impl RedisStore {
 
     /// Does not wait for a connection to the server at this URL, so that a process starts while Redis is out. The first call
     /// connects. While it cannot, the [outage policy](crate::Outage) of the limiter applies. The connection for nudges is
-    /// opened when a limiter is built.
+    /// opened when a limiter is built in a tokio runtime, or else with the first call.
     ///
     /// ```
     /// use std::time::Duration;

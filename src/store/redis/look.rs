@@ -73,12 +73,12 @@ pub struct KeyState {
     pub bytes: usize,
     /// How long until Redis deletes the value.
     pub expiry: Option<Duration>,
-    /// The quotas, in the policy's order.
+    /// The quotas, by window, then by limit. A concurrency limit stands by its lease.
     pub quotas: Vec<QuotaState>,
     /// The processes whose requests wait, the one with the oldest request first.
     pub waiting: Vec<WaitingProcess>,
-    /// As by [`Limiter::peek`](crate::Limiter::peek), of a request that arrives now, behind all others of its priority. The delay may
-    /// be longer than shown, never shorter.
+    /// As by [`Limiter::peek`](crate::Limiter::peek), of a request that arrives now, behind all others of its priority. The
+    /// delay may be longer than shown, never shorter.
     pub snapshot: Snapshot,
     /// How long the key stays paused.
     pub pause: Option<Duration>,

@@ -106,8 +106,8 @@ impl Inbound {
 }
 
 impl<K, F> InboundLayer<K, F> {
-    /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once. Default:
-    /// no request waits.
+    /// Delays requests for at most so long, and answers requests that would have to wait longer with 429 at once; for a
+    /// [place](crate::Quota::concurrent), all of them wait so long. Default: no request waits.
     ///
     /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) also applies, and its
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds the queue. If a client hangs up, its request leaves the

@@ -30,7 +30,7 @@
 //! | lacks a credential: a bearer token, or a [header whose name looks like a secret's](crate::key::header()) | 401, with `WWW-Authenticate` and the reason |
 //! | has no [address](crate::key::client_ip()), as the server is not set up for it | 500; the reason is for [`on_refused`](crate::ThrottleLayer::on_refused) |
 //! | has no key for another cause | 400, with the reason that the [`KeyExtractor`](crate::key::KeyExtractor) gives |
-//! | has an [invalid cost](crate::ErrorKind::InvalidCost): 0, more than the quotas allow at once, or not in their units | 400, with the reason |
+//! | has an [invalid cost](crate::ErrorKind::InvalidCost): 0, more than the quotas allow at once, or not in their units; or an [invalid share](crate::ErrorKind::InvalidShare) | 400, with the reason |
 //! | cannot be decided, as the store fails | by the [`FailureMode`]: 503 without the reason, or the service's |
 //! | loses its place while the handler runs, under [`Lost::Abort`](crate::Lost::Abort) | 503 without the reason, whatever the failure mode |
 //! | is exempt | the service's, as it is |
@@ -63,7 +63,7 @@
 //!   can depart. If other requests wait, it is an estimate that may be early. For a granted request, it is the
 //!   time until all units are available again. With joint quotas it is left out then, as `r` and `t` may come from different
 //!   quotas.
-//! - `Retry-After` is the same as `t`, and never 0.
+//! - `Retry-After` is the same as `t`, and never 0. If too many requests are in progress, there is no `t`.
 //!
 //! If a server has several layers, each adds its items to the two lists. Give their limiters names, so that clients can
 //! distinguish them. An existing `Retry-After` stays. `X-RateLimit-*` have room for one limit: the lower one stays.

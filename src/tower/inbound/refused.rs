@@ -23,10 +23,10 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](crate::ErrorKind::QueueFull), the request
-    /// [has no key](crate::ErrorKind::NoKey), an [empty one](crate::ErrorKind::EmptyKey) or an
-    /// [invalid cost](crate::ErrorKind::InvalidCost), the [store](Error::is_store) did not answer, or the request has
-    /// [lost its place](crate::ErrorKind::LostPlace). Clients need not know the last two.
+    /// The reason: the key is [over its limit](Error::is_limited), the [queue is full](crate::ErrorKind::QueueFull), the
+    /// request [has no key](crate::ErrorKind::NoKey), an [empty one](crate::ErrorKind::EmptyKey), an [invalid
+    /// cost](crate::ErrorKind::InvalidCost) or an [invalid share](crate::ErrorKind::InvalidShare), the [store](Error::is_store)
+    /// did not answer, or the request has [lost its place](crate::ErrorKind::LostPlace). Clients need not know the last two.
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -59,8 +59,8 @@ impl Refused {
         self.error.snapshot().map(Snapshot::delay)
     }
 
-    /// What is wrong with the request, if the status is 400 or 401: the [`KeyExtractor`](crate::key::KeyExtractor) says why it has no
-    /// key, or its cost can never depart.
+    /// What is wrong with the request, if the status is 400 or 401: the [`KeyExtractor`](crate::key::KeyExtractor) says why it
+    /// has no key, or its cost can never depart.
     pub fn problem(&self) -> Option<&str> {
         match self.error.cause() {
             Cause::NoKey(no_key) if no_key.cause != NoKeyCause::Server => Some(&no_key.reason),
@@ -70,10 +70,10 @@ impl Refused {
         }
     }
 
-    /// The status of the default answer: 429 if the key is over its limit or the queue is full; 503 or
-    /// [another one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy); 503 if the store
-    /// does not answer or the place is lost; 400 if the cost can never depart; 400, 401 or 500 without a key, by the
-    /// [cause](crate::key::NoKeyCause).
+    /// The status of the default answer: 429 if the key is over its limit or the queue is full; 503 or [another
+    /// one](crate::ThrottleLayer::busy_status) if too many requests are [in progress](Self::is_busy); 503 if the store does not
+    /// answer or the place is lost; 400 if the cost can never depart or the share is invalid; 400, 401 or 500 without a key, by
+    /// the [cause](crate::key::NoKeyCause).
     pub fn status(&self) -> StatusCode {
         match self.error.cause() {
             Cause::TooLong { .. } | Cause::QueueFull { .. } => {
@@ -100,11 +100,12 @@ impl Refused {
 /// | while the store is out | `FailureMode::Open` | `FailureMode::Closed` |
 /// | --- | --- | --- |
 /// | [`Outage::Deny`](crate::Outage::Deny), the default | passes | is answered with 503 |
-/// | [`Outage::Local`](crate::Outage::Local) | spends this process's share | spends this process's share |
+/// | [`Outage::Local`](crate::Outage::Local) | spends this process's share; passes if it costs more than that | spends this process's share; is answered with 503 if it costs more |
 /// | [`Outage::Allow`](crate::Outage::Allow) | passes | passes |
 ///
 /// With a [`max_wait`](crate::ThrottleLayer::max_wait) and `Outage::Deny`, requests first wait for the store. Other errors of
-/// the store, such as a missing right, are no outage: there, the failure mode decides alone.
+/// the store, such as a missing right or a call
+/// outside of a tokio runtime, are no outage: there, the failure mode decides alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -116,10 +117,11 @@ pub enum FailureMode {
 
 /// Answers a request that is refused, in place of the service.
 ///
-/// Closures do, whatever status and body they choose. The layer adds its headers to their answer:
+/// Closures do, whatever status and body they choose. `B` is the body of the service's responses. The layer adds its headers to
+/// their answer:
 ///
 /// ```
-/// use http::Response;
+/// use axum::{body::Body, http::Response};
 /// use tower_throttle::tower::inbound::Refused;
 /// use tower_throttle::{FailureMode, Limiter, Quota, ThrottleLayer, key};
 ///
@@ -128,13 +130,14 @@ pub enum FailureMode {
 /// let layer = ThrottleLayer::new(limiter)
 ///     .inbound(key::client_ip(), FailureMode::Open)
 ///     .refusal(|refused: &Refused| {
-///         let mut response = Response::new(match refused.delay() {
+///         let mut response = Response::new(Body::from(match refused.delay() {
 ///             Some(delay) => format!("come back in {delay:?}"),
 ///             None => "not now".to_owned(),
-///         });
+///         }));
 ///         *response.status_mut() = refused.status();
 ///         response
 ///     });
+/// let app: axum::Router = axum::Router::new().layer(layer);
 /// # Ok(())
 /// # }
 /// ```
