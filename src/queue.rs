@@ -133,6 +133,8 @@ struct Sent {
     /// The newest request that the demand describes.
     newest: Option<Arrival>,
     settlements: Vec<Settlement>,
+    /// See [`Corrections::moved`].
+    moved: i64,
     /// The units in progress.
     places: u32,
     is_fallback: bool,
@@ -547,6 +549,7 @@ impl Queue {
             demand: demand.clone(),
             newest,
             settlements: corrections.settlements.clone(),
+            moved: corrections.moved,
             places,
             is_fallback: outage.is_some(),
         });
@@ -829,6 +832,8 @@ impl Queue {
             if self.counters.place().is_some() {
                 self.places.stored = UNKNOWN;
             }
+        } else {
+            self.unsent.moved += sent.moved;
         }
         // Units that it may have returned are not returned again.
         let settlements = sent.settlements.into_iter();

@@ -196,6 +196,7 @@ impl Dispatcher {
             if lease.is_some() {
                 let reclaimed = taken.occupancy.reclaimed;
                 handle.load().telemetry.reclaimed_places(reclaimed);
+                sent.queue.expire_lease(now);
             }
             let seen = &handle.seen;
             let quarantine = seen.remember(key, &sent.policy, taken, offset, sent.clock_sets);

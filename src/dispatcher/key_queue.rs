@@ -152,6 +152,14 @@ impl KeyQueue {
         self.update(|_| {});
     }
 
+    /// Drops a lease that has ended, and reports the places that are lost.
+    pub(super) fn expire_lease(&self, now: Instant) {
+        let lost = self.lock().expire_lease(now);
+        if lost > 0 {
+            self.handle.load().telemetry.lost_places(&self.key, lost);
+        }
+    }
+
     /// A request has missed its turn. A longer guard helps if its task is busy.
     pub(super) fn missed(&self, turn: &Turn, now: Instant, is_busy: bool) {
         let (handle, late) = (&self.handle, now - turn.until);

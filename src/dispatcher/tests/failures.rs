@@ -341,3 +341,16 @@ async fn requests_whose_next_call_is_far_depart_by_the_fallback_store() {
     let departed = timeout(SECOND, waiting).await.expect("in time");
     departed.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn units_that_another_share_took_over_are_reported_again_unless_a_call_may_have_done_so() {
+    let mut queue = Queue::default();
+    queue.took_over(5);
+    let (out, unknown) = (StoreError::new("out"), StoreError::new("no reply"));
+    let unknown = unknown.outcome_unknown();
+    for (number, error, moved) in [(1, &out, 5), (2, &unknown, 5), (3, &out, 0)] {
+        let take = queue.begin_call(number, &1.into(), None, |_| 0);
+        assert_eq!(take.corrections.moved, moved);
+        queue.call_failed(number, error, Instant::now());
+    }
+}
