@@ -1,9 +1,9 @@
 //! Rules that choose the policy of each request, from code or from a file: [`Rules`].
 //!
-//! One limiter often faces several limits: a search that is more expensive than the rest, internal hosts that need
-//! none, a customer who pays for more. A table of rules declares them in one place. A request falls under the first rule
-//! whose conditions it meets all; that rule has a policy, or exempts the request. The adapters apply the rules of their
-//! limiter by default.
+//! One limiter often faces several limits: a search that is more expensive than the rest, internal hosts that need none, a
+//! customer who pays for more. A table of rules declares them in one place. A request falls under the first rule that it
+//! matches in all conditions; that rule has a policy, or exempts the request. The adapters apply the rules of their limiter by
+//! default.
 //!
 //! In code, [`Rules::new`] makes a table of [`Rule`]s:
 //!
@@ -82,14 +82,13 @@
 //!
 //! # Fields of a rule
 //!
-//! Unknown fields are refused, and fields without a value (`null`, `[]`, `{}`, or in YAML nothing after the colon). If a `header` or
-//! `reserve` in JSON lists a name twice, the last value counts.
-//! Instead of a list, you can write a single value.
+//! Unknown fields are refused. So are fields without a value: `null`, `[]`, `{}`, or nothing after the colon in YAML. If a
+//! `header` or `reserve` in JSON lists a name twice, the last value counts. Instead of a list, you can write a single value.
 //!
 //! | field | meaning | default |
 //! | --- | --- | --- |
 //! | `name` | [names](Rule::named) the policy, its state in the store, its errors and metrics | none; needed unless exempt |
-//! | `host` | list: [hosts](Rule::host), in ASCII, or `*.example.com` for those below; with a port, that port alone | any, or none |
+//! | `host` | list: [hosts](Rule::host), in ASCII, or `*.example.com` for those below; with a port, that port alone | any host; also requests without one |
 //! | `method` | list: methods; `HEAD` falls under `GET`, too | any |
 //! | `path` | list: [templates](crate::key::route()#templates) such as `/repos/{owner}/{repo}`, which may name a method, too | any |
 //! | `header` | table: headers by name, each with its exact value, or `true` if it must be present, or `false` if it must be absent | any |
@@ -97,10 +96,10 @@
 //! | `quota` | list: [quotas as text](crate::Quota#as-text), which hold jointly | none; needed unless exempt |
 //! | `key` | list: [parts of the key](KeyPart), joined: `host`, `route`, `client_ip`, `bearer_token`, `method`, `{ header = "NAME" }`, `{ hashed_header = "NAME" }`, `{ constant = "TEXT" }` | `host` |
 //! | `trusted_proxies` | list: [networks](crate::key::ClientIp::trusted_proxies) whose headers are trusted for `client_ip`, in `key` or `share` | none |
-//! | `cost` | the cost of each request, up to the smallest quota | 1 |
+//! | `cost` | the cost, in requests, of each request that names none; up to the smallest quota | that of the quotas, or 1 |
 //! | `priority` | [the level](crate::Priority) of each request under this rule that has none of its own: `highest`, `high`, `normal`, `low` or `lowest` | `normal` |
 //! | `share` | [the part](Rule::share) of each request that names its [share](crate::Share): one part, as in `key` | none |
-//! | `weight` | [the weight](Rule::weight) of every share, against requests without one, from 1 to 65,535; needs a `share` | 1 |
+//! | `weight` | [the weight](Rule::weight) of each share, from 1 to 65,535; requests without a share have the weight 1; needs a `share` | 1 |
 //! | `reserve` | table: levels, each with [the part of the capacity](crate::LimiterBuilder::reserve) that it has for itself, together at most 1 | none |
 //! | `max_wait` | [the longest wait](crate::LimiterBuilder::max_wait), a time | any wait |
 //! | `max_waiting` | [the longest queue](crate::LimiterBuilder::max_waiting) for each key and process | any number |
@@ -110,18 +109,19 @@
 //! | `recovery` | [after the store has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
 //! | `lost` | [work whose lease has ended](crate::Lost): `continue` or `abort`; only for `LIMIT concurrent` | `continue` |
 //!
-//! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused.
+//! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused, except `"0"`.
 //!
 //! `rules.schema.json`, in the repository, is a JSON Schema of such files for editors. It checks the text of
-//! quotas and the fields that each rule needs. It does not check hosts, paths and networks, and it does not compare rules
-//! or numbers; the reader does.
+//! quotas and the fields that each rule needs. It does not check hosts, methods, paths, networks, names in `header` or the share of
+//! `local`, nor whether values and rules fit together; the reader does.
 //!
 //! # Mistakes and warnings
 //!
-//! [`RulesError`] reports all mistakes at once, each with its place, its value and the way to fix it. Only a text that
-//! cannot be read, for instance because of an unknown field, is reported alone. Rules without mistakes never make a
-//! limiter or a reload fail. Rules that no request reaches are allowed; [`Rules::warnings`] lists them.
-//! [`Rules::explain`] returns the rule that a request falls under, and the reasons why the rules before it do not match.
+//! [`RulesError`] reports all mistakes at once, each with its place, its value and the way to fix it. Only a text that cannot
+//! be read, for instance because of an unknown field, is reported alone. Rules without mistakes never make a limiter or a
+//! reload fail. Rules that no request reaches are allowed; [`Rules::warnings`] lists those of which one earlier rule takes all
+//! requests. [`Rules::explain`] returns the rule that a request falls under, and the reasons why the rules before it do not
+//! match.
 //!
 //! # State
 //!

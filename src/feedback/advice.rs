@@ -55,7 +55,7 @@ impl Advice {
 
     /// No more than `count` requests may depart within this time.
     ///
-    /// If that is none, it is a [`pause`](Self::pause); a time of zero is [`none`](Self::none).
+    /// A count of 0 is a [`pause`](Self::pause). A time of zero is [`none`](Self::none).
     pub fn remaining(count: u32, within: Duration) -> Self {
         Self::remaining_of(REQUESTS, count, within)
     }

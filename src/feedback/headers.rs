@@ -33,7 +33,7 @@ use crate::quota::{CONCURRENT, REQUESTS};
 /// # What is read
 ///
 /// [`Retry-After`] on a 429, a 503 and, as GitHub sends it, a 403: a pause of that many seconds, or until that date. It is
-/// read as any other reset. On other statuses it is no word on limits, and is ignored.
+/// read as any other reset. On other statuses, it is ignored.
 ///
 /// What remains of a quota, by the first of these forms that is there and not malformed:
 ///
@@ -78,7 +78,7 @@ use crate::quota::{CONCURRENT, REQUESTS};
 ///
 /// A 403 is taken for a refusal by a limit only with a `Retry-After`, or if nothing remains.
 ///
-/// A response with an `Age` comes from a cache. Only its `Retry-After` counts, as the limits are outdated.
+/// A response with an `Age` above 0 comes from a cache. Its status and `Retry-After` count; its limits are outdated.
 ///
 /// # Clocks
 ///
@@ -88,8 +88,8 @@ use crate::quota::{CONCURRENT, REQUESTS};
 /// # Values that cannot be trusted
 ///
 /// Each malformed header is ignored, and the first one is an event. A `RateLimit` that is malformed in any part is ignored
-/// whole, as the draft demands. A number with too many digits is the largest, unless it has a time unit. If one of the other headers has several values, in
-/// one line or in many, the longest wait and the smallest remainder count.
+/// whole, as the draft demands. A number with too many digits is the largest, unless it has a time unit. If one of the other
+/// headers has several values, in one line or in many, the longest wait and the smallest remainder count.
 ///
 /// An upstream, or a proxy that alters its responses, can make all requests wait for the
 /// [longest pause](Self::longest_pause), again and again. For an upstream that you do not trust, make it
@@ -119,7 +119,7 @@ impl Headers {
         }
     }
 
-    /// Sets to what a longer pause, or the time of an allowance, is cut down. Default: 1 hour.
+    /// Sets the longest pause, and the longest time of an allowance. Longer ones are cut. Default: 1 hour.
     ///
     /// ```
     /// use std::time::Duration;
@@ -136,7 +136,7 @@ impl Headers {
 
     /// Sets the pause after a 429 that does not say for how long it holds. Default: 1 second.
     ///
-    /// Zero stands for no pause at all.
+    /// Zero means no pause.
     ///
     /// ```
     /// use std::time::Duration;

@@ -20,7 +20,8 @@ pub enum Algorithm {
     /// At most N in any window of length W, with times rounded up to buckets: a smaller state.
     ///
     /// The window is divided into `buckets`, and each departure counts until a window after the end of its bucket. The
-    /// bound is as strict as that of [`SlidingLog`](Self::SlidingLog); the rate falls to N / (W + W/buckets) at most.
+    /// bound is as strict as that of [`SlidingLog`](Self::SlidingLog); the rate is at worst
+    /// N / (W + W/buckets + guard + buffer).
     SlidingBuckets {
         /// How many buckets a window has, from 1 to 1000: 100 cost at most 1% of the rate.
         buckets: u32,
@@ -31,8 +32,8 @@ pub enum Algorithm {
     /// 1 / (W/N + guard + buffer). With the default guard of 5 ms for such short intervals, 10/s reaches 9.5/s, but 100/s
     /// only 67/s. A request of cost c keeps c intervals free behind it.
     Spacing,
-    /// Requests leave at the rate N/W, one by one, and each waits as long as `capacity` of them take at most: a leaky bucket
-    /// used as a queue.
+    /// Requests leave one by one, at the rate 1 / (W/N + guard + buffer), and each waits as long as `capacity` of them take at
+    /// most: a leaky bucket used as a queue.
     ///
     /// Departures are as with [`Spacing`](Self::Spacing). A request fails, with
     /// [`Error::is_limited`](crate::Error::is_limited), if it would have to wait longer than `capacity` requests of cost 1

@@ -16,7 +16,7 @@ use crate::priority::Share;
 /// A part of the key of a rule; several are joined as those of a [tuple](crate::key::KeyExtractor#tuples) are.
 ///
 /// Each works like the extractor of [`key`](crate::key) with the same name. A request without that part, such as the
-/// header, is refused; as the part that names a share, it has none.
+/// header, is refused. As a [share](super::Rule::share), a missing part means that the request has no share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]

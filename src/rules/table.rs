@@ -69,8 +69,7 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// Names all that is wrong, with its place: see [`RulesError`]. What is found to make sense here
-    /// makes a limiter, too.
+    /// Reports all mistakes, each with its place: see [`RulesError`]. Rules without mistakes never make a limiter fail.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, RulesError> {
         let entries = check(rules.into_iter().collect())?;
         Ok(Self(entries.into()))
