@@ -75,6 +75,25 @@ impl Permit {
     }
 
     /// The charge, and the [place](Self::hold) of the request among those in progress.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder()
+    ///     .quota(Quota::concurrent(1))
+    ///     .quota(Quota::per_minute(100_000).unit("tokens"))
+    ///     .build()?;
+    ///
+    /// let permit = limiter.acquire("api").cost_of("tokens", 1_200).await?;
+    /// let (charge, place) = permit.into_parts();
+    /// let used = place.run(async { 845 }).await?;
+    /// charge.settle("tokens", used)?;
+    /// assert_eq!(limiter.peek("api").await?.remaining_of("tokens"), Some(99_155));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn into_parts(self) -> (Charge, Place) {
         (Charge::of(&self), self.hold())
     }

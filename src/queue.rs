@@ -39,7 +39,7 @@ const ANNOUNCED_MARGIN: Duration = Duration::from_millis(200);
 const GATHER_PLACES: Duration = Duration::from_millis(100);
 
 /// The lease of work if the policy no longer limits how many requests are in progress.
-const NO_LEASE: Duration = Duration::from_secs(60 * 60);
+const UNLIMITED_LEASE: Duration = Duration::from_secs(60 * 60);
 
 /// The queue is checked so long after the end of a turn that was not used.
 const AFTER_MISS: Duration = Duration::from_micros(1);
@@ -408,7 +408,7 @@ impl Queue {
     /// announced demand lasts longer than until the next call, that call announces it.
     pub(crate) fn announce(&mut self, arrival: Instant) {
         let is_covered = match (self.call_due(), self.latest.expected) {
-            (Some(next), Some(last)) => last > next + ANNOUNCED_MARGIN,
+            (Some(next), Some(expected)) => expected > next + ANNOUNCED_MARGIN,
             _ => false,
         };
         if !is_covered {
@@ -488,7 +488,7 @@ impl Queue {
     pub(crate) fn lease_end(&self, losses: u64, now: Instant) -> Option<Instant> {
         if self.counters.place().is_none() {
             // There is no such limit any more.
-            return Some(now + NO_LEASE);
+            return Some(now + UNLIMITED_LEASE);
         }
         let lease = self.places.lease;
         let lease = lease.filter(|it| now < it.until && self.places.losses == losses)?;
@@ -587,7 +587,7 @@ impl Queue {
         let granted = sent.demand.units_of(requests);
         if !sent.is_fallback {
             self.unsent.lost = 0;
-            // The lease may have ended before this answer, which renews it.
+            // The lease may have ended before this answer, which renews it. The dispatcher has reported that.
             self.expire_lease(now);
             self.places.lease = answer.lease;
             let places = self.counters.place();
@@ -848,7 +848,7 @@ impl Queue {
         }
     }
 
-    /// Fails all requests. The store is not called again until another request joins.
+    /// Fails all requests without a turn. The store is not called again until another request joins.
     pub(crate) fn fail_all(&mut self, error: &StoreError) {
         self.fail_where(|_| true, &Refusal::Store(error.clone()));
         self.unsent.drop_settlements();
@@ -972,8 +972,8 @@ impl Queue {
         Step::Fail(refusal)
     }
 
-    /// Requests whose turns have passed wait for others. One that was not polled since it lost a turn does not: it would only miss
-    /// the next one, too.
+    /// Requests whose turns have passed wait for others. One that was not polled since it lost a turn does not, unless it is
+    /// blocked: it would only miss the next one, too.
     fn revoke_missed(&mut self, now: Instant) {
         self.departing.stall.limit.get_or_insert(1);
         let stall = self.departing.stall;

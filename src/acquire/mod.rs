@@ -394,7 +394,8 @@ impl Acquire {
         })
     }
 
-    /// The cost of the request in each unit, or `otherwise` in units in which it names none. Fails if the request can never depart.
+    /// The cost of the request in each unit. `otherwise` is that in units in which it names none, and which have no default
+    /// cost. Fails if the request can never depart.
     #[inline]
     fn checked_cost(&self, policy: &Policy, otherwise: Option<u32>) -> Result<Costs, Cause> {
         if self.key.as_str().is_empty() {

@@ -26,7 +26,7 @@ impl Times {
         at.max(self.now + self.round_trip) + self.lateness
     }
 
-    /// Right behind the last time at which this call may grant departures.
+    /// A time, behind the horizon, at which this call grants nothing.
     pub(super) fn beyond(&self) -> u64 {
         self.now + self.horizon.max(LEAST_BEYOND) + 1
     }

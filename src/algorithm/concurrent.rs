@@ -124,7 +124,7 @@ impl Algorithm for Concurrent {
         }
     }
 
-    fn fits(&self, size: Size, _at: u64, cost: u32, _terms: &Times) -> u64 {
+    fn fits(&self, size: Size, _at: u64, cost: u32, _times: &Times) -> u64 {
         self.free(size) / u64::from(cost)
     }
 

@@ -92,7 +92,7 @@ impl Algorithm for Fixed {
         }
     }
 
-    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Times) -> u64 {
+    fn fits(&self, size: Size, at: u64, cost: u32, _times: &Times) -> u64 {
         self.free(size, at) / u64::from(cost)
     }
 

@@ -43,7 +43,7 @@ impl Gcra {
 
 impl Algorithm for Gcra {
     #[inline]
-    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, _terms: &Times) -> u64 {
+    fn earliest(&self, size: Size, from: u64, ahead: u64, cost: u64, _times: &Times) -> u64 {
         let ready = self.due + span(ahead + cost, size.span);
         from.max(ready.saturating_sub(self.tolerance(size, cost)))
     }

@@ -15,7 +15,7 @@ pub(super) const LONGEST_SILENCE: u64 = 1_000_000;
 pub(super) const UNAWARE: u64 = 250_000;
 
 /// The most processes that one call nudges: their number is a byte.
-const MOST_NEXT: usize = 255;
+const MOST_NUDGED: usize = 255;
 
 /// A call checks whether the first so many processes watch the one right ahead. A process has an announcement for each priority,
 /// share and set of units; the call looks at the first of those that follow each other.
@@ -69,8 +69,8 @@ impl State {
         call.max(now + SOONEST_CALL)
     }
 
-    /// Chooses the processes to nudge after a call that leaves this rest, and returns them. If nudges arrive, they count as overdue
-    /// soon.
+    /// Chooses the processes to nudge after a call that leaves this rest, and returns them. If nudges arrive, these processes
+    /// count as overdue soon.
     ///
     /// If the call has set units `free`, it nudges the processes in order, until their demand covers these units, and one more, as
     /// one may be dead. It skips those that wait for another unit, and those that call in time. If not arrival alone decides the
@@ -120,7 +120,7 @@ impl State {
         for (order, nth) in waiting {
             let other = &self.announced[nth];
             let cost = other.demand.first_cost();
-            if own.is_some_and(|own| own < order) || next.len() == MOST_NEXT {
+            if own.is_some_and(|own| own < order) || next.len() == MOST_NUDGED {
                 break;
             }
             if waits_elsewhere(cost) {

@@ -2,13 +2,13 @@
 -- only that request counts; see State::others in state.rs. Runs within state.lua, only if there are several units.
 
 if competing > 0 then
-  local most = now + horizon
-  if suspended_until > most then most = suspended_until end
+  local latest = now + horizon
+  if suspended_until > latest then latest = suspended_until end
   local mine& = count > 0 and points[(count - 1) * @step + 1 + &] or 0
   for j = 1, competing do
     local <<first&>> = common.first_cost(costs_at[j])
     local elsewhere& = mine& > 0 and 0 or first&
-    if earliest(now, <<0>>, <<elsewhere&>>) > most then
+    if earliest(now, <<0>>, <<elsewhere&>>) > latest then
       newest[j], <<waiting&[j]>> = oldest[j], <<first&>>
     end
   end

@@ -120,7 +120,7 @@ impl Algorithm for Window {
         first + span(rounds, size.span + times.lateness)
     }
 
-    fn fits(&self, size: Size, at: u64, cost: u32, _terms: &Times) -> u64 {
+    fn fits(&self, size: Size, at: u64, cost: u32, _times: &Times) -> u64 {
         let free = self.free(size, at).min(self.recordable());
         free / u64::from(cost)
     }

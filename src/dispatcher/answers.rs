@@ -176,14 +176,14 @@ impl Dispatcher {
         let mut answers = answered.answers.into_iter();
         for sent in sent {
             match answers.next().unwrap_or_else(|| Err(left_out())) {
-                Ok(taken) => self.apply_to(&sent, &taken, &offset, now),
+                Ok(taken) => self.apply_answer(&sent, &taken, &offset, now),
                 Err(error) => self.fail_call(shard, &sent, &error),
             }
         }
     }
 
     /// Applies the answer to a queue's part of a batch.
-    fn apply_to(&self, sent: &SentCall, taken: &Taken, offset: &Offset, now: Instant) {
+    fn apply_answer(&self, sent: &SentCall, taken: &Taken, offset: &Offset, now: Instant) {
         let (handle, key) = (&sent.queue.handle, &sent.queue.key);
         let is_stale = handle.is_strict() && sent.clock_sets != self.clock.sets().count;
         if taken.is_outdated || is_stale {

@@ -142,7 +142,7 @@ impl Handle {
         Arc::strong_count(self) > count + 1 || queues.values().flatten().any(has_places)
     }
 
-    /// The number of keys for which requests wait, or hold a place.
+    /// The number of keys for which requests wait or hold a place, or corrections are unsent.
     pub(crate) fn key_count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -440,9 +440,9 @@ impl Handle {
         answered?;
         let round_trip = self.guard.round_trip();
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
-        let known = Instant::now() + round_trip + Duration::from_micros(horizon);
+        let until = Instant::now() + round_trip + Duration::from_micros(horizon);
         for queue in self.lanes(key) {
-            queue.update(|queue| queue.shorten_pause(known));
+            queue.update(|queue| queue.shorten_pause(until));
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
-    /// How many denials each policy remembers. None with the embedded store, which answers at once.
+    /// How many denials each policy remembers: 0 with the embedded store, which answers at once.
     most_denials: usize,
     telemetry: StoreTelemetry,
 }

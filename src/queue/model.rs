@@ -102,6 +102,8 @@ const SHORT: &str = "
     bounded tries | waits
     bounded tries | waits; limit 2
     bounded tries | waits; exhausted
+    tries bounded | waits; lost
+    tries bounded; lost, exhausted
     waits waits | waits; cancelled, forfeited
     bounded | tries; cancelled, forfeited, limit 2
     waits bounded | tries; cancelled, forfeited, exhausted

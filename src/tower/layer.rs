@@ -131,7 +131,7 @@ impl<D> ThrottleLayer<ByRules, D> {
 impl<K, D> ThrottleLayer<K, D> {
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
     /// [`Cost`](crate::Cost). Default: that of its rule or of the quotas. A `Cost` in the request's extensions
-    /// replaces it, in all units.
+    /// replaces it, in all units. The last call counts, before the options of the key; so it is with priorities and shares.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost). An inbound
     /// layer answers it with 400.

@@ -51,7 +51,7 @@ async fn recover(limiters: &[Limiter], left: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_takes_no_writes_for_now_is_out_and_refusals_consume_nothing() {
+async fn a_server_that_takes_no_writes_or_clients_for_now_is_out_and_refusals_consume_nothing() {
     for (binary, scripting) in all() {
         let server = RedisServer::start_as(binary, |_| Vec::new());
         let limiters = limiters(&server.url(), scripting).await;
@@ -72,6 +72,12 @@ async fn a_server_that_takes_no_writes_for_now_is_out_and_refusals_consume_nothi
         are_refused(&limiters, "MASTERDOWN", true).await;
         server.command::<()>(&["REPLICAOF", "NO", "ONE"]);
         recover(&limiters, 6).await;
+        let urls = [server.user(&["+@all"]), server.url()];
+        set("maxclients", "1");
+        for url in urls {
+            let error = bounded(RedisStore::connect(&url)).await.expect_err("full");
+            assert!(error.is_outage() && !error.is_outcome_unknown());
+        }
     }
 }
 
@@ -99,22 +105,5 @@ async fn a_missing_right_or_password_is_no_outage() {
         let server = RedisServer::start_as(binary, |_| renamed.clone().collect());
         let limiters = limiters(&server.url(), scripting).await;
         are_refused(&limiters, "unknown command", false).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_too_many_clients_is_out_also_with_a_password() {
-    for binary in [redis_6_2(), installed(), valkey()] {
-        let server = RedisServer::start_as(binary, |_| Vec::new());
-        let urls = [server.user(&["+@all"]), server.url()];
-        let _first = server.client().get_connection().expect("a connection");
-        server.command::<()>(&["CONFIG", "SET", "maxclients", "1"]);
-        for url in &urls {
-            let error = bounded(RedisStore::connect(url)).await;
-            let error = error.expect_err("the maximum of clients");
-            let text = everything(&error);
-            assert!(error.is_outage() && !error.is_outcome_unknown(), "{text}");
-            assert_readable(&error);
-        }
     }
 }

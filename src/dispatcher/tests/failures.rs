@@ -274,7 +274,6 @@ async fn a_try_whose_answers_are_too_late_fails_soon() {
     assert!(matches!(refused, Ok(Err(Refusal::Store(_)))), "{refused:?}");
 }
 
-/// The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
 #[tokio::test(start_paused = true)]
 async fn a_bound_holds_once_a_try_has_been_answered() {
     let (store, handle) = served(policy("10/h"));
@@ -288,6 +287,7 @@ async fn a_bound_holds_once_a_try_has_been_answered() {
     assert_since(start, 1_000..1_100);
 }
 
+/// The second request is expected in 140 ms. The first one has a turn, which the pause takes from it.
 #[tokio::test(start_paused = true)]
 async fn a_pause_makes_no_estimate_late() {
     let store = Remote::new(Duration::from_millis(20));
@@ -342,8 +342,8 @@ async fn requests_whose_next_call_is_far_depart_by_the_fallback_store() {
     departed.unwrap().unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn units_that_another_share_took_over_are_reported_again_unless_a_call_may_have_done_so() {
+#[test]
+fn units_taken_over_from_another_share_are_reported_again_unless_a_call_may_have_done_so() {
     let mut queue = Queue::default();
     queue.took_over(5);
     let (out, unknown) = (StoreError::new("out"), StoreError::new("no reply"));

@@ -569,7 +569,10 @@ impl World {
             uncertainty: std::time::Duration::ZERO,
             next_call: (taken.next_call > 0).then(|| instant(taken.next_call)),
             lease,
-            standing: Standing::default(),
+            standing: Standing {
+                reset: Some(*START),
+                ..Standing::default()
+            },
         };
         process.queue.apply_answer(number, &answer, now);
     }

@@ -192,6 +192,7 @@ impl Process {
         }
         let request = queue.waiting.get(&arrival).or(queue.tries.get(&arrival));
         request.is_some_and(|it| match it.bound {
+            Some(bound) if queue.latest.reset.is_some() => is_in_time(bound),
             Some(bound) => is_in_time(bound.max(arrival.at + LONGEST_CALL)),
             None => is_served || timer.is_some(),
         })

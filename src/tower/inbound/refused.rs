@@ -104,8 +104,7 @@ impl Refused {
 /// | [`Outage::Allow`](crate::Outage::Allow) | passes | passes |
 ///
 /// With a [`max_wait`](crate::ThrottleLayer::max_wait) and `Outage::Deny`, requests first wait for the store. Other errors of
-/// the store, such as a missing right or a call
-/// outside of a tokio runtime, are no outage: there, the failure mode decides alone.
+/// the store, such as a missing right or a call outside of a tokio runtime, are no outage: there, the failure mode decides alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureMode {

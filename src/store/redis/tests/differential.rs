@@ -193,7 +193,7 @@ impl History {
         }
         let is_settling = random.random_bool(0.15 * rarely) && !this.departed.is_empty();
         let count = u32::from(is_settling) * random.random_range(1..4);
-        // The entries of a full log depend on when departures are forgotten.
+        // The entries of a full log depend on when departures are forgotten. So no sum of such a history reaches the most of a log.
         let huge = 4_294_967_290 >> (6 * usize::from(self.policies.len() > 1));
         let settle = |_| Settlement {
             unit: random.random_range(0..units),
