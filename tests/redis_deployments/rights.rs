@@ -138,7 +138,7 @@ async fn sentinels_take_the_additional_rights_in_the_guide() {
     let more = additional("sentinels, on the servers");
     let servers = sentinels.servers.iter();
     servers.for_each(|it| set_user(it, "throttle", &more));
-    let rights = additional("sentinels, on the sentinels");
+    let rights = additional("sentinels: their own user");
     let rights = rights.iter().map(String::as_str);
     let none = ["resetkeys", "resetchannels", "-@all"].into_iter();
     let rights: Vec<_> = none.chain(rights).collect();
