@@ -132,9 +132,7 @@ struct Sent {
     demand: Demand,
     /// The newest request that the demand describes.
     newest: Option<Arrival>,
-    settlements: Vec<Settlement>,
-    /// See [`Corrections::moved`].
-    moved: i64,
+    corrections: Corrections,
     /// The units in progress.
     places: u32,
     is_fallback: bool,
@@ -311,7 +309,7 @@ impl Queue {
             (self.places.stored, self.places.lease) = (0, None);
         }
         if let Some(sent) = &mut self.calls.sent {
-            sent.settlements.clear();
+            sent.corrections.drop_settlements();
         }
         let known = |costs: Costs| {
             let pairs = before.units.iter().copied().zip(costs.0);
@@ -548,8 +546,7 @@ impl Queue {
             mode,
             demand: demand.clone(),
             newest,
-            settlements: corrections.settlements.clone(),
-            moved: corrections.moved,
+            corrections: corrections.clone(),
             places,
             is_fallback: outage.is_some(),
         });
@@ -833,10 +830,10 @@ impl Queue {
                 self.places.stored = UNKNOWN;
             }
         } else {
-            self.unsent.moved += sent.moved;
+            self.unsent.moved += sent.corrections.moved;
         }
         // Units that it may have returned are not returned again.
-        let settlements = sent.settlements.into_iter();
+        let settlements = sent.corrections.settlements.into_iter();
         let settlements = settlements.filter(|it| !is_unknown || it.difference > 0);
         settlements.for_each(|it| self.unsent.add(it));
         self.calls.next = None;

@@ -14,7 +14,7 @@ pub struct Settlement {
 }
 
 /// The report of a process on its past departures.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Corrections {
     /// If answers were lost since the last one that arrived, the number of the first such call, else 0: the
     /// departures that it granted are taken back.

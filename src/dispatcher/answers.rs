@@ -196,7 +196,6 @@ impl Dispatcher {
             if lease.is_some() {
                 let reclaimed = taken.occupancy.reclaimed;
                 handle.load().telemetry.reclaimed_places(reclaimed);
-                sent.queue.expire_lease(now);
             }
             let seen = &handle.seen;
             let quarantine = seen.remember(key, &sent.policy, taken, offset, sent.clock_sets);
@@ -215,10 +214,12 @@ impl Dispatcher {
         } else {
             taken.nudged.iter().for_each(|&it| handle.nudge(key, it));
         }
-        let (refused, unbounded) = sent.queue.update(|queue| {
+        let (lost, refused, unbounded) = sent.queue.update(|queue| {
+            let lost = queue.expire_lease(now);
             let refused = queue.apply_answer(sent.number, &answer, now);
-            (refused, queue.expected_without_bound())
+            (lost, refused, queue.expected_without_bound())
         });
+        sent.queue.report_lost(lost);
         // A place may be released at any time.
         if !sent.is_fallback
             && self.embedded.is_none()

@@ -79,6 +79,7 @@ impl Dispatcher {
     fn check_queue(&self, queue: &KeyQueue, now: Instant) -> bool {
         let mut locked = queue.lock();
         let missed = locked.check(now);
+        let lost = locked.expire_lease(now);
         let is_due = locked.call_due().is_some_and(|due| due <= now);
         let woken = locked.take_woken();
         drop(locked);
@@ -87,7 +88,7 @@ impl Dispatcher {
             let is_busy = turn.until + turn.guard <= now && turn.is_just_over(now);
             queue.missed(&turn, now, is_busy);
         }
-        queue.expire_lease(now);
+        queue.report_lost(lost);
         woken.into_iter().for_each(Waker::wake);
         is_due
     }

@@ -152,9 +152,8 @@ impl KeyQueue {
         self.update(|_| {});
     }
 
-    /// Drops a lease that has ended, and reports the places that are lost.
-    pub(super) fn expire_lease(&self, now: Instant) {
-        let lost = self.lock().expire_lease(now);
+    /// Reports that so many places were lost with their lease. The queue must not be locked.
+    pub(super) fn report_lost(&self, lost: u32) {
         if lost > 0 {
             self.handle.load().telemetry.lost_places(&self.key, lost);
         }
