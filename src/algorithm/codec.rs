@@ -40,7 +40,7 @@ use crate::error::StoreError;
 use super::concurrent::Holder;
 use super::demand::Point;
 use super::numbers::{Reader, Writer, unrecognized};
-use super::order::has_share;
+use super::units::has_share;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
     Announcement, Commands, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Generation,

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Costs, LEVEL_BITS, Units};
+use super::{Costs, Units};
 use crate::quota::MOST_UNITS;
 
 /// The most points of a demand at even ranks, and the most requests of different costs that it describes.
@@ -296,11 +296,6 @@ impl Announcement {
     pub(crate) fn expires(&self) -> u64 {
         self.deadline + FORGOTTEN
     }
-}
-
-/// The level of the requests of a process: 0 is the highest.
-pub(crate) fn level(process: u64) -> u64 {
-    (process % (1 << LEVEL_BITS.end)) >> LEVEL_BITS.start
 }
 
 #[cfg(test)]

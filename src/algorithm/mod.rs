@@ -3,17 +3,19 @@
 //! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
 //! encoded value.
 
+#[cfg(feature = "redis")]
+pub(crate) use self::codec::{Amounts, HEAD as VALUE_HEAD, unit_names};
 pub(crate) use self::{
     call::{Attempt, Origin, Recorded, Times},
     concurrent::Concurrent,
     counter::{Counter, Tally, are_alike, number_units},
-    demand::{Announcement, level},
+    demand::Announcement,
     fixed::Fixed,
     gcra::Gcra,
     numbers::{Reader, Writer},
     order::{Ahead, Others, Tag},
     state::{Commands, Generation, State},
-    units::{LANE_BITS, LEVEL_BITS, Units},
+    units::{LANE_BITS, LEVEL_BITS, MOST_SHARES, Units, has_share, level, share_number},
     window::Window,
 };
 pub use self::{
@@ -23,11 +25,6 @@ pub use self::{
     demand::Demand,
     order::{Flow, Reserves},
     units::Costs,
-};
-#[cfg(feature = "redis")]
-pub(crate) use self::{
-    codec::{Amounts, HEAD as VALUE_HEAD, unit_names},
-    order::has_share,
 };
 
 mod call;

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::demand::{Announcement, level};
-use super::{LANE_BITS, LEVEL_BITS, Take, Units};
+use super::demand::Announcement;
+use super::{LANE_BITS, LEVEL_BITS, Take, Units, has_share, level};
 
 /// A process may overtake requests that arrived before its own by less than this, if their process calls only after
 /// the capacity is due. Else a few units are left over from each call, and each group of them takes calls of its own.
@@ -49,11 +49,6 @@ pub(crate) struct Tag {
     pub(crate) key: u64,
     pub(crate) weight: u32,
     pub(crate) lead: f64,
-}
-
-/// Returns true if requests of this process have a share.
-pub(crate) fn has_share(process: u64) -> bool {
-    process % (1 << LANE_BITS) >= 1 << LEVEL_BITS.end
 }
 
 /// The demand of other processes that may be ahead of a request.

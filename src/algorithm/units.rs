@@ -12,6 +12,24 @@ pub(crate) const LANE_BITS: u32 = LEVEL_BITS.end + 4;
 /// The bits of the level.
 pub(crate) const LEVEL_BITS: std::ops::Range<u32> = MOST_UNITS as u32..MOST_UNITS as u32 + 3;
 
+/// The shares of a key in one process, beside the requests without a share. The last one combines those beyond.
+pub(crate) const MOST_SHARES: u64 = (1 << (LANE_BITS - LEVEL_BITS.end)) - 1;
+
+/// The level of the requests of a process: 0 is the highest.
+pub(crate) fn level(process: u64) -> u64 {
+    (process % (1 << LEVEL_BITS.end)) >> LEVEL_BITS.start
+}
+
+/// The number of the share of the requests of a process: 0 if they have none.
+pub(crate) fn share_number(process: u64) -> u64 {
+    (process % (1 << LANE_BITS)) >> LEVEL_BITS.end
+}
+
+/// Returns true if requests of this process have a share.
+pub(crate) fn has_share(process: u64) -> bool {
+    share_number(process) > 0
+}
+
 /// The cost of one request in each unit of its policy, in the order of the units; 0 beyond them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Costs(pub(crate) [u32; MOST_UNITS]);
@@ -40,10 +58,10 @@ impl Costs {
         self.0.iter().map(|&cost| i64::from(cost)).sum()
     }
 
-    /// The lane of requests of this cost and level; see [`LANE_BITS`].
-    pub(crate) fn lane(&self, level: u64) -> u64 {
+    /// The lane of requests of this cost and level, and of the share with this number; see [`LANE_BITS`].
+    pub(crate) fn lane(&self, level: u64, share: u64) -> u64 {
         let units = self.each().fold(0, |lane, (unit, _)| lane | 1 << unit);
-        units | level << LEVEL_BITS.start
+        units | level << LEVEL_BITS.start | share << LEVEL_BITS.end
     }
 }
 

@@ -18,7 +18,7 @@ use super::answers::left_out;
 use super::key_queue::{Granted, KeyQueue, Lanes, Position, Waiting, lane_of};
 use super::known::{ANNOUNCED, Denials, Seen};
 use super::{Dispatcher, Place};
-use crate::algorithm::{Command, Costs, LEVEL_BITS, Mode, Settlement, Take, Taken, level};
+use crate::algorithm::{Command, Costs, Mode, Settlement, Take, Taken, level, share_number};
 use crate::clock::Offset;
 use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
@@ -315,11 +315,11 @@ impl Handle {
         cost: Costs,
         position: Position,
     ) -> Arc<KeyQueue> {
-        let units = |lane| lane % (1 << LEVEL_BITS.start);
+        let costs_alike = |lane| lane == cost.lane(level(lane), share_number(lane));
         let mine = position.priority.level();
         let is_reserved = self.load().is_reserved(mine);
         let lanes = queues.get(key).into_iter().flatten();
-        let alike = lanes.filter(|it| units(it.lane) == cost.lane(0) && it.flow == position.flow);
+        let alike = lanes.filter(|it| costs_alike(it.lane) && it.flow == position.flow);
         let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
         let waiting = alike.filter(|it| it.lock().len() > 0);
         match waiting.min_by_key(|it| level(it.lane)) {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::handle::{Current, Handle};
 use super::place::{Held, Place};
-use crate::algorithm::{Costs, Flow, LANE_BITS, LEVEL_BITS, Mode, level};
+use crate::algorithm::{Costs, Flow, MOST_SHARES, Mode, level, share_number};
 use crate::cost::Remaining;
 use crate::key::Key;
 use crate::lock::Mutex;
@@ -19,9 +19,6 @@ use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{Arrival, Queue, Refusal, Step, Turn};
 use crate::snapshot::until;
 use crate::telemetry::{Outcome, Span};
-
-/// The shares of a key in one process, beside the requests without a share. The last one combines those beyond.
-const MOST_SHARES: u64 = (1 << (LANE_BITS - LEVEL_BITS.end)) - 1;
 
 /// The queues of one key. Requests that cost something in the same units share one, so that a request does not wait behind
 /// others for a unit in which it costs nothing.
@@ -34,7 +31,8 @@ pub(super) type Lanes = SmallVec<[Arc<KeyQueue>; 1]>;
 pub(super) struct KeyQueue {
     pub(super) handle: Arc<Handle>,
     pub(super) key: Key,
-    /// The last bits of the number of the process, under which the store knows the queue; see [`LANE_BITS`].
+    /// The last bits of the number of the process, under which the store knows the queue; see
+    /// [`LANE_BITS`](crate::algorithm::LANE_BITS).
     pub(super) lane: u64,
     /// The number of the share, or [`COMBINED`].
     pub(super) flow: u64,
@@ -172,14 +170,13 @@ impl KeyQueue {
 
 /// The lane of requests of this cost, level and share, and the share itself: behind the last one, shares are combined.
 pub(super) fn lane_of(lanes: &Lanes, cost: Costs, level: u64, flow: u64) -> (u64, u64) {
-    let number_of = |lane| lane >> LEVEL_BITS.end;
     let number = match flow {
         COMBINED => MOST_SHARES,
         flow if flow == Flow::default().id => 0,
         _ => match lanes.iter().find(|it| it.flow == flow) {
-            Some(queue) => number_of(queue.lane),
+            Some(queue) => share_number(queue.lane),
             None => {
-                let is_free = |nth: &u64| lanes.iter().all(|it| number_of(it.lane) != *nth);
+                let is_free = |nth: &u64| lanes.iter().all(|it| share_number(it.lane) != *nth);
                 (1..MOST_SHARES).find(is_free).unwrap_or(MOST_SHARES)
             }
         },
@@ -189,7 +186,7 @@ pub(super) fn lane_of(lanes: &Lanes, cost: Costs, level: u64, flow: u64) -> (u64
     } else {
         flow
     };
-    (cost.lane(level) | number << LEVEL_BITS.end, flow)
+    (cost.lane(level, number), flow)
 }
 
 /// A request may depart.

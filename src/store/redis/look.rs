@@ -133,7 +133,7 @@ impl KeyState {
         // A request that arrives after all others, with a cost of 1 in each unit.
         let one = Costs(std::array::from_fn(|nth| u32::from(nth < names.len())));
         let take = Take {
-            process: one.lane(Priority::default().level()),
+            process: one.lane(Priority::default().level(), 0),
             ..Take::one(Mode::Peek, one)
         };
         let taken = state.take(0, &take, now);
