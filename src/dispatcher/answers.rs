@@ -91,11 +91,11 @@ impl Dispatcher {
             Flight::Ping(..) => (telemetry::Operation::Ping, 0),
             Flight::Call(_, sent) => (telemetry::Operation::Take, sent.len()),
         };
-        let took = begun.elapsed();
-        self.telemetry.called(operation, keys, &answer, took);
+        let now = Instant::now();
+        (self.telemetry).called(operation, keys, &answer, now - begun);
         match flight {
             Flight::Ping(shard, key) => self.pinged(shard, &key, answer),
-            Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer),
+            Flight::Call(shard, sent) => self.apply(Some(shard), sent, answer, now),
         }
     }
 
@@ -151,6 +151,7 @@ impl Dispatcher {
         shard: Option<u64>,
         sent: Vec<SentCall>,
         answer: Result<Answered, StoreError>,
+        now: Instant,
     ) {
         let answered = match answer {
             Ok(answered) => answered,
@@ -172,7 +173,6 @@ impl Dispatcher {
                 sent[0].queue.handle.measured(&answered, &offset);
             }
         }
-        let now = Instant::now();
         let mut answers = answered.answers.into_iter();
         for sent in sent {
             match answers.next().unwrap_or_else(|| Err(left_out())) {

@@ -124,7 +124,7 @@ impl Dispatcher {
         if outage.is_some() {
             if !sent.is_empty() {
                 let answered = self.fallback.store.answer(&calls);
-                self.apply(None, sent, Ok(answered));
+                self.apply(None, sent, Ok(answered), Instant::now());
             }
             for (shard, queue) in queues {
                 // Nothing else calls for a queue whose outage has ended in the meantime.

@@ -294,9 +294,8 @@ impl Handle {
             return queue.clone();
         }
         let (is_first, current) = (lanes.is_empty(), self.load());
-        let mut new = Queue::default();
-        current.apply_to(&mut new);
-        let queue = KeyQueue::new(self, key, lane, flow, new);
+        let queue = KeyQueue::new(self, key, lane, flow);
+        current.apply_to(&mut queue.lock());
         lanes.push(queue.clone());
         (self.ranked).fetch_add(queue.is_ranked().into(), Ordering::Relaxed);
         if is_first {

@@ -46,13 +46,7 @@ pub(super) struct KeyQueue {
 }
 
 impl KeyQueue {
-    pub(super) fn new(
-        handle: &Arc<Handle>,
-        key: &Key,
-        lane: u64,
-        flow: u64,
-        queue: Queue,
-    ) -> Arc<Self> {
+    pub(super) fn new(handle: &Arc<Handle>, key: &Key, lane: u64, flow: u64) -> Arc<Self> {
         let without_share = Flow::default();
         let is_shared = flow != without_share.id;
         let weight = if is_shared { 0 } else { without_share.weight };
@@ -63,7 +57,7 @@ impl KeyQueue {
             flow,
             weight: AtomicU32::new(weight),
             serial: handle.dispatcher.next_number(),
-            queue: Mutex::new(queue),
+            queue: Mutex::default(),
             scheduled: Mutex::default(),
         })
     }
