@@ -4,11 +4,11 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | head | 14 or 18 | `tt`, the format version (1), flags (1; 1: commands, 2: generation, 4: former quotas, 8: units, 16: tags, 32: rings), the number of quotas (1), the number of announcements (2), the expiry of the key (7); if there are rings, the bytes of the tail (4) |
+//! | head | 14 or 22 | `tt`, the format version (1), flags (1; 1: commands, 2: generation, 4: former quotas, 8: units, 16: tags, 32: rings), the number of quotas (1), the number of announcements (2), the expiry of the key (7); if there are rings, the bytes of the tail (4), and those of the tail with the padding (4) |
 //! | each quota | | its kind (1), its numbers |
-//! | rings | 11 × room | room for the entries of each log of kind 2 |
 //! | tail | | if one counts something else than requests, the units; if there were any, the commands; if there is one, the generation; if there are any, the counters of former quotas; if there are any, or if an announcement has a share, the tags; each announcement; the entries of each log of kind 1 and the holders of kind 7 |
-//! | padding | | of a value with rings, so that announcements need no new memory |
+//! | padding | | of a value with rings, so that the tail can grow |
+//! | rings | 11 × room | room for the entries of each log of kind 2 |
 //!
 //! | kind | quota | numbers |
 //! | --- | --- | --- |
@@ -52,7 +52,7 @@ use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 const LEAST_ROOM: usize = 64;
 
 /// The least room for the tail and the padding of a value with rings.
-const TAIL_ROOM: usize = 900;
+pub(super) const TAIL_ROOM: usize = 900;
 
 const MAGIC: &[u8] = b"tt";
 const VERSION: u8 = 1;
@@ -63,14 +63,15 @@ const HAS_UNITS: u64 = 8;
 const HAS_TAGS: u64 = 16;
 const HAS_RINGS: u64 = 32;
 
-/// The length of the head, without the four bytes that rings add.
+/// The length of the head, without and with rings.
 #[cfg(feature = "redis")]
-pub(crate) const HEAD: usize = 14;
+pub(crate) const HEADS: [usize; 2] = [14, 22];
 
 /// Flag in the length of an announcement: requests wait.
 const WAITS: u64 = 1 << 15;
 
 const AFTER_VERSION: [usize; 4] = [1, 1, 2, 7];
+const RINGS: [usize; 2] = [4, 4];
 const QUOTA: [usize; 3] = [1, 4, 7];
 const LOG: [usize; 2] = [2, 4];
 const RING: [usize; 5] = [2, 2, 7, 4, 7];
@@ -276,21 +277,22 @@ impl State {
         out.0.push(VERSION);
         let numbers = [flags, quotas, announced, self.expires()];
         out.put(AFTER_VERSION, numbers);
+        let room = TAIL_ROOM.max(2 * tail.len());
         if has_rings {
-            out.put([4], [tail.len() as u64]);
+            out.put(RINGS, [tail.len() as u64, room as u64]);
         }
         self.counters.iter().for_each(|it| it.encode(&mut out));
-        let mut room = 0;
+        let rings = out.0.len() + room;
+        out.0.extend(tail);
+        if has_rings {
+            out.0.resize(rings, 0);
+        }
         for counter in &self.counters {
             let Some(log) = counter.ring() else { continue };
             let end = out.0.len() + log.room(counter.size) * RECORDED_BYTES;
             encode_log(&mut out, log);
             out.0.resize(end, 0);
-            room = TAIL_ROOM;
         }
-        let least = out.0.len() + room.max(tail.len());
-        out.0.extend(tail);
-        out.0.resize(least, 0);
         out.0
     }
 
@@ -358,10 +360,8 @@ impl State {
             return Err(StoreError::new(later).unrecognized_value());
         }
         let head @ [flags, quotas, ..] = value.numbers(AFTER_VERSION)?;
-        let tail = match flags & HAS_RINGS {
-            0 => None,
-            _ => Some(value.numbers([4])?[0] as usize),
-        };
+        let has_rings = flags & HAS_RINGS != 0;
+        let sizes = has_rings.then(|| value.numbers(RINGS)).transpose()?;
         let mut state = Self::default();
         let mut entries = Vec::new();
         for _ in 0..quotas {
@@ -369,6 +369,9 @@ impl State {
             state.counters.push(counter);
             entries.push(its_entries);
         }
+        let whole = value.0.len() as u64;
+        let [tail, room] = sizes.unwrap_or([whole, whole]).map(|it| it as usize);
+        let tail = Reader(Reader(value.bytes(room)?).bytes(tail)?);
         for (entries, counter) in entries.iter().zip(&mut state.counters) {
             if let Tally::Window(window) = &mut counter.tally
                 && window.has_ring
@@ -376,10 +379,9 @@ impl State {
                 entries.decode_log(&mut value, window)?;
             }
         }
-        if state.counters.iter().any(|it| it.ring().is_some()) != tail.is_some() {
+        if state.counters.iter().any(|it| it.ring().is_some()) != has_rings {
             return Err(unrecognized());
         }
-        let tail = Reader(value.bytes(tail.unwrap_or(value.0.len()))?);
         state.decode_tail(head, &entries, tail)
     }
 

@@ -21,18 +21,18 @@ do
   -- Forgets places whose leases have ended, and takes over what this process holds. Returns true if a later call of it has
   -- arrived already. To be called first.
   function places.report(number, held)
-    list = list + #tail - logs + 1
+    list = list + #raw - logs + 1
     local before, processes = 0, {}
     places.reclaimed, places.released, places.holders, own_number = 0, 0, 0, number
     for i = 0, count - 1 do
-      local who, ends, called, units = unpack('<I7I7I7I4', tail, list + i * 25)
+      local who, ends, called, units = unpack('<I7I7I7I4', raw, list + i * 25)
       if ends <= now then
         places.reclaimed = places.reclaimed + units
       elseif who == process and operation < 2 then
         if number ~= 0 and called >= number then return true end
         before = units
       else
-        entries[#entries + 1] = sub(tail, list + i * 25, list + i * 25 + 24)
+        entries[#entries + 1] = sub(raw, list + i * 25, list + i * 25 + 24)
         used = used + units
         if not first_end or ends < first_end then first_end = ends end
         if ends > last_end then last_end = ends end

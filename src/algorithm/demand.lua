@@ -17,7 +17,7 @@ function ahead_of(j, time)
   local points = described[j]
   if not points then
     local offset = costs_at[j] + @detail
-    points = { unpack('<' .. rep('I7@sums', byte(tail, offset - 1)), tail, offset) }
+    points = { unpack('<' .. rep('I7@sums', byte(raw, offset - 1)), raw, offset) }
     described[j] = points
   end
   local i = @step + 1

@@ -4,7 +4,7 @@
 //! encoded value.
 
 #[cfg(feature = "redis")]
-pub(crate) use self::codec::{Amounts, HEAD as VALUE_HEAD, unit_names};
+pub(crate) use self::codec::{Amounts, HEADS, unit_names};
 pub(crate) use self::{
     call::{Attempt, Origin, Recorded, Times},
     concurrent::Concurrent,
@@ -52,7 +52,7 @@ const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
 /// The times and other numbers that the scripts share, by their marks.
 #[cfg(feature = "redis")]
-pub(crate) const CONSTANTS: [(&str, u64); 16] = [
+pub(crate) const CONSTANTS: [(&str, u64); 17] = [
     ("@LATE", demand::LATE),
     ("@OVERDUE", demand::OVERDUE),
     ("@FORGOTTEN", demand::FORGOTTEN),
@@ -64,6 +64,7 @@ pub(crate) const CONSTANTS: [(&str, u64); 16] = [
     ("@TOLERANCE", order::TOLERANCE),
     ("@LOOK", concurrent::LOOK),
     ("@REMEMBERED", state::REMEMBERED),
+    ("@TAIL_ROOM", codec::TAIL_ROOM as u64),
     ("@LEAST_BEYOND", call::LEAST_BEYOND),
     ("@LONGEST_SPAN", LONGEST_SPAN),
     ("@LANE", 1 << LANE_BITS),

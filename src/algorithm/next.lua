@@ -21,7 +21,7 @@ local function nudge(<<free&>>)
       local who, deadline, bytes, _, first = unpack('<I7I7I2I7I7', padded, offset)
       if bytes >= 32768 and deadline >= now and who ~= process then
         local their_level, costs = (who % @SHARE - who % @LEVEL) / @LEVEL, offset + 23 + @demand
-        local share = who % @LANE >= @SHARE and unpack('<I7', tail, offset + 9 + bytes - 32768) or 1
+        local share = who % @LANE >= @SHARE and unpack('<I7', raw, offset + 9 + bytes - 32768) or 1
         local lead = has_rivals and fair.leads[share * 8 + their_level] or 0
         waiting[#waiting + 1] = { their_level, lead, first, who, deadline, costs }
       end
@@ -58,7 +58,7 @@ local function nudge(<<free&>>)
         nudged[#nudged + 1], soon_overdue[who] = who, deadline
       end
       if is_last then break end
-      local <<units&>> = unpack('<@sums', tail, costs - @demand + 14)
+      local <<units&>> = unpack('<@sums', raw, costs - @demand + 14)
       if is_other then
         process_ahead, overdue = without_lane, frees and 0 or deadline + @WATCH_DELAY
         previous& = ahead&
@@ -68,7 +68,7 @@ local function nudge(<<free&>>)
   end
   if not common.is_notified or not nudged[1] then return end
   -- Writes their new deadlines: they count as overdue soon, as one may be dead.
-  other_bytes = other_bytes or sub(tail, announced_at, cuts[1][1] - 1) .. sub(tail, cuts[1][2], at - 1)
+  other_bytes = other_bytes or sub(raw, announced_at, cuts[1][1] - 1) .. sub(raw, cuts[1][2], at - 1)
   is_same, latest_deadline, offset = false, own_bytes ~= '' and unpack('<I7', own_bytes, 8) or 0, 1
   local slices, from = {}, 1
   while offset <= #other_bytes do

@@ -37,23 +37,24 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
     local units = unpack('<I7', arg, count * 14 + 15)
     local requests = units / cost
     if requests % 1 > 0 or units > 4294967295 then break end
-    local front, announced, size, expires, @read = '', 0, 0, 0
+    local front, announced, size, tail_room, expires, @read = '', 0, 0, 0, 0
     if raw ~= '' then
       -- An error is a table without entries.
       if #raw < @head then break end
       front, announced, expires, @read = unpack('<c5I2I7@formats', raw) --whole
-      front, announced, expires, size, @read = unpack('<c5I2I7I4@formats', raw) --ring
+      front, announced, expires, size, tail_room, @read = unpack('<c5I2I7I4I4@formats', raw) --ring
       if front ~= 'tt\1\@flags\@quotas' or @differs then break end
     end
+    raw = #raw < @head + size and call('GETRANGE', key, '0', @head + size - 1) or sub(raw, 1, @head + size) --ring
+    -- There has to be room for another announcement, and an entry of each log that is read whole.
+    if #raw ~= @head + size or size + 34 + @quotas * 11 > tail_room then break end --ring
     seen = seen + announced
-    local tail, at, rings, log_bytes, logs = raw, @head + 1, @head, 0, ''
+    local at, rings, log_bytes, logs = @head + 1, @head + tail_room, 0, ''
     --@load
-    tail, at = size > 0 and call('GETRANGE', key, rings, rings + size - 1) or '', 1 --ring
-    if #tail ~= size then break end --ring
     local other_bytes, from, announced_after, latest_deadline, is_same = '', at, 1, deadline, true
     for _ = 1, announced do
-      if at + 22 > #tail then break end
-      local who, ends, bytes, before = unpack('<I7I7I2I7', tail, at)
+      if at + 22 > #raw then break end
+      local who, ends, bytes, before = unpack('<I7I7I2I7', raw, at)
       local waits = bytes >= 32768
       local next, is_kept = at + 16 + bytes % 32768, ends + @FORGOTTEN > now
       if who == process then
@@ -69,17 +70,16 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
         announced_after = announced_after + 1
         if ends > latest_deadline then latest_deadline = ends end
       else
-        if at > from then other_bytes = other_bytes .. sub(tail, from, at - 1) end
+        if at > from then other_bytes = other_bytes .. sub(raw, from, at - 1) end
         from = next
       end
       at, announced = next, announced - 1
     end
-    if announced > 0 or raw ~= '' and at ~= #tail + 1 - log_bytes then
-      common[key] = raw --whole
-      common[key] = tail --ring
+    if announced > 0 or raw ~= '' and at ~= #raw + 1 - log_bytes then
+      common[key] = raw
       break
     end
-    if at > from then other_bytes = other_bytes .. sub(tail, from, at - 1) end
+    if at > from then other_bytes = other_bytes .. sub(raw, from, at - 1) end
     local departs, remaining, reset, finish = now, 4294967295, 0, latest_deadline + @FORGOTTEN
     --@room
     if departs > now then
@@ -96,10 +96,9 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
     -- As in state.lua.
     local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
     if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end
-    front = pack('<c5I2I7I4@formats', 'tt\1\@flags\@quotas', announced_after, expires, size, @written) --ring
-    tail = pack('<I7I7c2I7I7I4', process, deadline, idle, number, record, units) .. other_bytes .. logs --ring
     local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', announced_after, expires, @written, --whole
-      process, deadline, idle, number, record, units) .. other_bytes .. logs --whole
+    local value = pack('<c5I2I7I4I4@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', announced_after, expires, size, tail_room, @written, --ring
+      process, deadline, idle, number, record, units) .. other_bytes .. logs
     local lifetime = (sets_expiry or is_given) and format('%d', (expires - now) / 1000 + 1)
     if lifetime then --whole
       call('SET', key, value, 'PX', lifetime) --whole
@@ -108,8 +107,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
     else --whole
       call('SET', key, value, 'KEEPTTL') --whole
     end --whole
-    call('SETRANGE', key, '0', front) --ring
-    call('SETRANGE', key, rings, tail) --ring
+    call('SETRANGE', key, '0', value) --ring
     if lifetime then call('PEXPIRE', key, lifetime) end --ring
     answers[nth] = pack('<BI4I7c10I7I7I4', 0, remaining, reset, one_grant, now, record, requests)
     if is_fresh then --whole

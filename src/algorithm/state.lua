@@ -27,7 +27,7 @@
 -- script.rs explains the other marks. A `break` in the loop over the keys goes on with the next key.
 -- What these are in Rust: `finish` is State::expires(); `points` and `totals` a Demand; `competing` the number of Others, with
 -- `processes`, `deadlines`, `oldest` and `newest` of each; `own_bytes` an Announcement; `fair` the Tags, the Flow and the Reserves;
--- `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is an offset in the tail.
+-- `paused`, `commanded` and `allowed&` the Commands; `generation` to `quarantined` the Generation. `at` is an offset in `raw`.
 -- Offsets are in bytes, and begin with 1.
 local spread, unpack, pack, call = unpack, struct.unpack, struct.pack, redis.call
 local sub, byte, rep, concat = string.sub, string.byte, string.rep, table.concat
@@ -50,12 +50,11 @@ local level = (process % @SHARE - process % @LEVEL) / @LEVEL
 local has_share = process % @LANE >= @SHARE
 -- A request departs no earlier than the answer arrives.
 local arrives = now + round_trip
--- The key that is served, for the functions of the quotas. `raw` is its value, or with a ring the part before the rings, and
--- `tail` the same value, or with a ring the part behind the rings. With `needs_transaction`, the call is left to transaction.rs:
--- the value has other quotas, or a log is full.
-local key, raw, tail, needs_transaction
--- The bytes of all logs at the end of the tail, and the offset behind all rings in the value.
-local logs, rings
+-- The key that is served, for the functions of the quotas. `raw` is its value, or with rings the part before the padding. With
+-- `needs_transaction`, the call is left to transaction.rs: the value has other quotas, or a log is full.
+local key, raw, needs_transaction
+-- The bytes of all logs at the end of `raw`; those of the tail and the padding before rings; those up to the end of the rings.
+local logs, tail_room, rings
 -- The requests in progress; see concurrent.lua. This call grants nothing at `beyond`.
 local beyond, places = now + (horizon > @LEAST_BEYOND and horizon or @LEAST_BEYOND) + 1, {} --places
 
@@ -71,8 +70,9 @@ end
 --   is_notified: true if nudges arrive; releases_places: true if this call releases places
 --   has_lanes: true if an announcement that competes is in another lane than this one; in_lanes: the units ahead in all lanes of
 --     a process, by its number without the lane; watched: that number of the process right ahead, or -1
+--   moved: all rings, if the tail outgrows its room
 --   front: the announcements of the first processes, for next.lua; forgotten_until: see `Commands` in state.rs
---   by key: the value or the tail, if plain.lua has read it already
+--   by key: the value, if plain.lua has read it already
 local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 256, releases_places = call_flags % 256 >= 128 }
 --@plain
 --@algorithms
@@ -112,9 +112,9 @@ end
 
 -- The cost of the first request of another process, whose costs are at this offset in the tail.
 function common.first_cost(offset)
-  local <<cost&>>, described = unpack('<@costsB', tail, offset)
+  local <<cost&>>, described = unpack('<@costsB', raw, offset)
   if <<cost& == 0| and >> then
-    <<cost&>> = unpack('<@sums', tail, described > 1 and offset + @detail + 7 or offset - @demand + 14)
+    <<cost&>> = unpack('<@sums', raw, described > 1 and offset + @detail + 7 or offset - @demand + 14)
   end
   return <<cost&>>
 end
@@ -147,8 +147,8 @@ end
 local arg = ARGV[nth + 1]
 key = KEYS[nth]
 raw = common[key] or redis.pcall('GET', key) --whole
-common[key] = nil --whole
-raw = redis.pcall('GETRANGE', key, 0, @head - 1) --ring
+raw = common[key] or redis.pcall('GETRANGE', key, 0, @last) --ring
+common[key] = nil
 if type(raw) == 'table' then
   -- The value of another type is the matter of its key alone.
   if not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
@@ -156,11 +156,11 @@ if type(raw) == 'table' then
   break
 end
 raw = raw or ''
-logs, rings, needs_transaction, asked_from = 0, @head, false, nil
+logs, tail_room, needs_transaction, asked_from = 0, @TAIL_ROOM, false, nil
 local flags, announced, size, expires = 0, 0, 0, 0
 if raw ~= '' then
   local magic, quotas
-  magic, flags, quotas, announced, expires, size = unpack('<c3BBI2I7I4', #raw < 18 and rep('?', 18) or raw)
+  magic, flags, quotas, announced, expires, size, tail_room = unpack('<c3BBI2I7I4I4', #raw < 22 and rep('?', 22) or raw)
   if magic ~= 'tt\1' then
     answers[nth] = '\3'
     break
@@ -170,6 +170,7 @@ if raw ~= '' then
   needs_transaction = needs_transaction or flags < 32 --ring
   flags = flags % 32
 end
+rings = @head + tail_room
 load$()
 if needs_transaction then
   answers[nth] = '\2'
@@ -180,13 +181,11 @@ local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local total_cost = <<cost&| + >>
 
+raw = #raw < @head + size and call('GETRANGE', key, 0, @head + size - 1) or sub(raw, 1, @head + size) --ring
 local at = @head + 1
-tail, size = raw, #raw --whole
-if size > 0 then tail, at = common[key] or call('GETRANGE', key, rings, rings + size - 1), 1 else tail, at = '', 1 end --ring
-common[key] = nil --ring
 -- A damaged value may end where numbers are expected: of commands, generation and former quotas, or of one announcement. So a
 -- copy of it goes on with zeros. To copy a long value takes long.
-local padded = #tail > 1024 and tail or tail .. rep('\0', 128)
+local padded = #raw > 1024 and raw or raw .. rep('\0', 128)
 -- Shares and reserves; `nil` if only the level and the arrival of requests count.
 local fair
 if call_flags % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
@@ -194,7 +193,7 @@ flags = flags % 16
 do
   local stored = ''
   if flags >= 8 then
-    stored = sub(tail, at, at + byte(padded, at))
+    stored = sub(raw, at, at + byte(padded, at))
     at, flags = at + #stored, flags - 8
   end
   if stored ~= counted and raw ~= '' then
@@ -222,13 +221,14 @@ common.more = nil
 if flags >= 4 then
   local bytes, in_use_until, added, _, ends = unpack('<I4I7I2c7I7', padded, at)
   bytes = bytes + 13 + added * (7 + @grant)
-  former, former_ends = sub(tail, at, at + bytes - 1), ends
+  former, former_ends = sub(raw, at, at + bytes - 1), ends
   at = at + bytes
   if operation < 2 and in_use_until > now then common.more = { before = added } end
   -- A reset asks the counters until when it has forgotten departures.
   needs_transaction = operation == 6 and ends > now or added > 400
 end
-if raw ~= '' and (#tail ~= size or at + logs > #tail + 1) then
+if raw ~= '' and at + logs > #raw + 1 then --whole
+if raw ~= '' and (at + logs > #raw + 1 or #raw ~= @head + size or size > tail_room) then --ring
   answers[nth] = '\3'
   break
 end
@@ -242,8 +242,8 @@ end
 if fair then
   local tags, leads, weights, reserves = {}, {}, {}, {}
   if fair.has_tags then
-    for i = 1, (unpack('<I2', tail, at)) do
-      local number, weight, lead = unpack('<I7I2d', tail, at + 17 * i - 15)
+    for i = 1, (unpack('<I2', raw, at)) do
+      local number, weight, lead = unpack('<I7I2d', raw, at + 17 * i - 15)
       tags[i], leads[number], weights[number] = number, lead, weight
     end
     at = at + 2 + 17 * #tags
@@ -335,12 +335,12 @@ do
 -- of the process, the deadline, and the offset of its costs.
 local front, front_level, front_arrival = {}, 8
 for _ = 1, announced do
-  if at + 22 + @demand > #padded then padded = tail .. rep('\0', 128) end
+  if at + 22 + @demand > #padded then padded = raw .. rep('\0', 128) end
   local who, deadline, bytes, called, first, last, <<units&>> = unpack('<I7I7I2I7I7I7@sums', padded, at)
   local costs, waits, is_other = at + 23 + @demand, bytes >= 32768, false
   bytes = bytes % 32768
   local next, is_idle = at + 16 + bytes, false
-  if next > #tail + 1 - logs or waits and bytes < 7 + @demand + @detail then
+  if next > #raw + 1 - logs or waits and bytes < 7 + @demand + @detail then
     -- It is damaged.
     at = 0
     break
@@ -361,7 +361,7 @@ for _ = 1, announced do
       end
     end
     is_idle = not waits and lost == 0 and settled == 0 and not forgets and bytes > (has_share and 14 or 7)
-    if is_idle then own_bytes = sub(tail, at, next - 1) end
+    if is_idle then own_bytes = sub(raw, at, next - 1) end
   else
     is_other, announced_after = true, announced_after + 1
     if fair and who % @LANE >= @SHARE then fair.has_shares = true end
@@ -420,9 +420,9 @@ for _ = 1, announced do
     if is_other then
       -- Departures that were forgotten are not taken back.
       local points_end = waits and costs + @detail + byte(padded, costs + @detail - 1) * @point or at + 23
-      local its_share = who % @LANE >= @SHARE and sub(tail, next - 7, next - 1) or ''
+      local its_share = who % @LANE >= @SHARE and sub(raw, next - 7, next - 1) or ''
       bytes = points_end - at - 16 + #its_share + (waits and 32768 or 0)
-      text = sub(tail, at, at + 13) .. pack('<I2', bytes) .. sub(tail, at + 16, points_end - 1) .. its_share
+      text = sub(raw, at, at + 13) .. pack('<I2', bytes) .. sub(raw, at + 16, points_end - 1) .. its_share
     end
     cuts = cuts or {}
     cuts[#cuts + 1] = { at, next, text }
@@ -432,7 +432,7 @@ end
 common.front = front
 end
 if answers[nth] then break end
-if at ~= #tail + 1 - logs and raw ~= '' then
+if at ~= #raw + 1 - logs and raw ~= '' then
   answers[nth] = '\3'
   break
 end
@@ -441,9 +441,9 @@ local other_bytes
 if not cuts or cuts[2] or cuts[1][3] ~= '' then
   local slices, from = {}, announced_at
   for i = 1, cuts and #cuts or 0 do
-    slices[2 * i - 1], slices[2 * i], from = sub(tail, from, cuts[i][1] - 1), cuts[i][3], cuts[i][2]
+    slices[2 * i - 1], slices[2 * i], from = sub(raw, from, cuts[i][1] - 1), cuts[i][3], cuts[i][2]
   end
-  slices[#slices + 1] = sub(tail, from, at - 1)
+  slices[#slices + 1] = sub(raw, from, at - 1)
   other_bytes = concat(slices)
 end
 -- The processes to nudge, if next.lua ran.
@@ -737,8 +737,7 @@ if is_changed then
       for i, number in ipairs(fair.tags) do tags[i + 1] = pack('<I7I2d', number, fair.weights[number], fair.leads[number]) end
       tag_bytes, flags = concat(tags), flags + 16
     end
-    -- Room for the tail; see TAIL_ROOM.
-    if raw == '' then call('SETRANGE', key, rings + 899, '\0') end --ring
+    if raw == '' then call('SETRANGE', key, rings - 1, '\0') end --ring
     local all_numbers, all_logs
     do
       local numbers$, log$ = write$()
@@ -748,31 +747,33 @@ if is_changed then
     -- If nothing moves, only the head, what precedes the announcements, and the one of this process are written.
     local cut = not other_bytes and cuts[1]
     local is_in_place = cut and cut[2] - cut[1] == #own_bytes and #all_logs >= logs
-    is_in_place = is_in_place and #prefix == announced_at - 1 - @head --whole
-    is_in_place = is_in_place and #prefix == announced_at - 1 --ring
-    if cut and not is_in_place then other_bytes = sub(tail, announced_at, cut[1] - 1) .. sub(tail, cut[2], at - 1) end
-    size = #prefix + (other_bytes and #other_bytes + #own_bytes or at - announced_at) + #all_logs
+    is_in_place = is_in_place and #prefix == announced_at - 1 - @head
+    is_in_place = is_in_place and at - 1 + #all_logs <= @head + tail_room --ring
+    if cut and not is_in_place then other_bytes = sub(raw, announced_at, cut[1] - 1) .. sub(raw, cut[2], at - 1) end
+    size = #prefix + (other_bytes and #other_bytes + #own_bytes or at - announced_at) + #all_logs --ring
+    common.moved = size > tail_room and call('GETRANGE', key, @head + tail_room, -1) --ring
+    if common.moved then tail_room = 2 * size end --ring
     -- The expiry is later than needed by a quarter, so that most writes do not set it.
     local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
     if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end
     local front = pack('<c3BBI2I7', 'tt\1', flags, @quotas, announced_after, expires) .. all_numbers --whole
-    local front = pack('<c3BBI2I7I4', 'tt\1', flags + 32, @quotas, announced_after, expires, size) .. all_numbers --ring
+    local front = pack('<c3BBI2I7I4I4', 'tt\1', flags + 32, @quotas, announced_after, expires, size, tail_room) .. all_numbers --ring
     local lifetime = expires - now + 999
     lifetime = (lifetime - lifetime % 1000) / 1000 + 1
     if is_in_place then
-      call('SETRANGE', key, 0, front .. prefix) --whole
-      call('SETRANGE', key, 0, front) --ring
-      if prefix ~= '' then call('SETRANGE', key, rings, prefix) end --ring
-      call('SETRANGE', key, cut[1] - 1, own_bytes) --whole
-      call('SETRANGE', key, rings + cut[1] - 1, own_bytes) --ring
-      if all_logs ~= '' then call('SETRANGE', key, at - 1, all_logs) end --whole
-      if all_logs ~= '' then call('SETRANGE', key, rings + at - 1, all_logs) end --ring
+      call('SETRANGE', key, 0, front .. prefix)
+      call('SETRANGE', key, cut[1] - 1, own_bytes)
+      if all_logs ~= '' then call('SETRANGE', key, at - 1, all_logs) end
       if sets_expiry or is_given then call('PEXPIRE', key, lifetime) end
     else
-      call('SET', key, front .. prefix .. other_bytes .. own_bytes .. all_logs, 'PX', lifetime) --whole
-      call('SETRANGE', key, 0, front) --ring
-      if size > 0 then call('SETRANGE', key, rings, prefix .. other_bytes .. own_bytes .. all_logs) end --ring
-      if sets_expiry or is_given then call('PEXPIRE', key, lifetime) end --ring
+      local text = front .. prefix .. other_bytes .. own_bytes .. all_logs
+      call('SET', key, text, 'PX', lifetime) --whole
+      if common.moved then --ring
+        call('SET', key, text .. rep('\0', tail_room - size) .. common.moved, 'PX', lifetime) --ring
+      else --ring
+        call('SETRANGE', key, 0, text) --ring
+        if sets_expiry or is_given then call('PEXPIRE', key, lifetime) end --ring
+      end --ring
     end
   end
 end

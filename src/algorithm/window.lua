@@ -37,7 +37,7 @@ do
   local function entry(i)
     if i >= kept then return times[i], befores[i] end
     if i == first then return first_time, 0 end
-    local time, before = unpack('<I7I4', tail, log + i * 11) --whole
+    local time, before = unpack('<I7I4', raw, log + i * 11) --whole
     local slot = (first_slot + i) % room --ring
     local behind = slot % 32 --ring
     local page = slot - behind --ring
@@ -73,11 +73,11 @@ do
 
   -- Forgets what has left the window. Called before the functions below, once the tail was read.
   function drop$()
-    log = log + #tail - logs + 1 --whole
+    log = log + #raw - logs + 1 --whole
     stop = kept
     if stop == 0 then return end
-    first_time, base = unpack('<I7I4', tail, log) --whole
-    last = unpack('<I7', tail, log + (stop - 1) * 11) --whole
+    first_time, base = unpack('<I7I4', raw, log) --whole
+    last = unpack('<I7', raw, log + (stop - 1) * 11) --whole
     if last + window <= now then
       first, base = stop, total
     elseif first_time + window <= now then
@@ -235,7 +235,7 @@ do
       changed = entries[2] and concat(entries) or entries[1]
     end
     total = (base + used) % 4294967296
-    if kept > first then changed = sub(tail, log + first * 11, log + kept * 11 - 1) .. changed end --whole
+    if kept > first then changed = sub(raw, log + first * 11, log + kept * 11 - 1) .. changed end --whole
     return pack('<c12I2I4', prefix, stop - first, total), changed --whole
     if changed ~= '' then --ring
       local slot = (first_slot + kept) % room --ring
@@ -267,13 +267,13 @@ local used$ = 0 --ring
 at = at + count$ * 11 --whole
 local changed$ = ''
 if count$ > 0 then
-  first$, base$ = unpack('<I7I4', tail, log$) --whole
-  last$ = unpack('<I7', tail, at - 11) --whole
+  first$, base$ = unpack('<I7I4', raw, log$) --whole
+  last$ = unpack('<I7', raw, at - 11) --whole
   if last$ + window$ <= now then
     log$, count$, base$ = at, 0, total$ --whole
     count$, base$ = 0, total$ --ring
   elseif first$ + window$ <= now then
-    local text, behind, stop = tail, log$ + 11, at --whole
+    local text, behind, stop = raw, log$ + 11, at --whole
     local slot = (first_slot$ + 1) % room$ --ring
     local text = call('GETRANGE', key, ring$ + slot * 11, ring$ + (slot + 16 < room$ and slot + 16 or room$) * 11 - 1) --ring
     local behind, stop = 1, #text --ring
@@ -299,7 +299,7 @@ elseif count$ == 0 or rounded$ > last$ then
 end
 
 --@record
-logs = logs .. sub(tail, log$, log$ + count$ * 11 - 1) .. changed$ --whole
+logs = logs .. sub(raw, log$, log$ + count$ * 11 - 1) .. changed$ --whole
 if changed$ ~= '' then --ring
   call('SETRANGE', key, ring$ + (first_slot$ + count$) % room$ * 11, changed$) --ring
 end --ring

@@ -20,14 +20,14 @@
 //! | `--@terms`, `--@load`, `--@room`, `--@record` | these parts of the files of the algorithms, for `plain.lua` |
 //! | `@value`, `@terms`, `@kind` | where the numbers of the quota are in the value and in the head of the calls, and its kind |
 //! | `@aligned`, `@spaced` | true for a fixed window that begins by the clock; true for spacing and the leaky bucket |
-//! | `@head`, `@last`, `@quotas` | the bytes before the rings, the offset of the last one, the number of quotas |
+//! | `@head`, `@last`, `@quotas` | the bytes before the tail, the last offset that is read of a value with rings, unless its tail is longer, the number of quotas |
 //! | `@numbers`, `@logs` | what `write$()` has returned for all quotas, joined: their numbers, and their logs that are no rings |
 //! | `@written`, `@read` | in `plain.lua`, the terms and numbers of all quotas: those to write, and those that the value has |
 //! | `@formats`, `@differs`, `@flags` | in `plain.lua`, the formats of these; whether the terms in the value are other ones; the flags of the value |
 
 use std::collections::HashMap;
 
-use crate::algorithm::{Amounts, CONSTANTS, Counter, Tally, VALUE_HEAD, Writer};
+use crate::algorithm::{Amounts, CONSTANTS, Counter, HEADS, Tally, Writer};
 use crate::lock::Mutex;
 
 const STATE: &str = include_str!("../../algorithm/state.lua");
@@ -43,6 +43,9 @@ const CONCURRENT: &str = include_str!("../../algorithm/concurrent.lua");
 
 /// The bytes of the head of a call before the terms of the quotas.
 pub(super) const CALL_HEAD: usize = 38;
+
+/// So much of the tail of a value with rings is read with its head.
+const USUAL_TAIL: usize = 256;
 
 /// The most quotas of a script that has `plain.lua`, as Lua limits the number of local variables.
 const MOST_PLAIN: usize = 4;
@@ -97,8 +100,7 @@ fn assemble(counters: &[Counter]) -> String {
     // The parts of the algorithms' files for all quotas.
     let mut parts: HashMap<&str, String> = HashMap::new();
     let has_ring = counters.iter().any(|it| is_ring(it.kind()));
-    // The head of a value with rings has the bytes of its tail.
-    let mut value = Writer(vec![0; VALUE_HEAD + if has_ring { 4 } else { 0 }]);
+    let mut value = Writer(vec![0; HEADS[usize::from(has_ring)]]);
     let mut head = Writer(vec![0; CALL_HEAD]);
     let mut quotas = Vec::new();
     for (counter, number) in counters.iter().zip(1..) {
@@ -137,7 +139,7 @@ fn assemble(counters: &[Counter]) -> String {
         ("@quotas", counters.len().to_string()),
         ("@formats", quotas.iter().map(|quota| quota.1).collect()),
         ("@flags", if has_ring { "32" } else { "0" }.to_owned()),
-        ("@last", (value.0.len() - 1).to_string()),
+        ("@last", (value.0.len() + USUAL_TAIL - 1).to_string()),
         ("@written", list("prefix$, #", ", ")),
         ("@read", list("terms$, #", ", ")),
         ("@differs", list("terms$ ~= prefix$", " or ")),
