@@ -11,6 +11,7 @@ use crate::acquire::{Acquire, Cause, Error, TryAcquire};
 use crate::algorithm::Command;
 use crate::dispatcher::{Handle, Health};
 use crate::error::BuildError;
+use crate::guard::micros;
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
 use crate::quota::Quota;
@@ -306,7 +307,7 @@ impl Limiter {
     /// Fails if the key is empty or the store does not answer. In the latter case, requests that wait in this process
     /// keep to the pause.
     pub async fn pause(&self, key: impl Into<Key>, until: Instant) -> Result<(), Error> {
-        let span = until.saturating_duration_since(Instant::now()).as_micros() as u64;
+        let span = micros(until.saturating_duration_since(Instant::now()));
         let evidence = u64::MAX;
         self.control(&key.into(), Command::Pause { span, evidence })
             .await

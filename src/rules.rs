@@ -137,7 +137,8 @@
 //! # Callers you do not trust
 //!
 //! In a server, the caller chooses host, path, method and headers, and so the rule. Make sure that no rule gives the
-//! caller more than you intend, and use keys and shares that callers cannot choose.
+//! caller more than you intend, and use keys and shares that callers cannot choose. In a nested axum router, a path is without
+//! the [prefix of the nest](crate::key::route()#templates), so a rule with the whole path does not match.
 
 mod check;
 mod conditions;

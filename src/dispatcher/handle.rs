@@ -495,7 +495,7 @@ impl Handle {
         call: Call,
     ) -> Result<(Taken, u64), StoreError> {
         let (dispatcher, key, begun) = (&self.dispatcher, call.key.clone(), Instant::now());
-        if dispatcher.embedded.is_none() {
+        if !self.is_embedded() {
             need_runtime()?;
         }
         let answered = dispatcher.store.call(vec![call]).await;
@@ -558,7 +558,13 @@ impl Handle {
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.load().policy.parts.recovery == Recovery::Strict && self.dispatcher.embedded.is_none()
+        self.load().policy.parts.recovery == Recovery::Strict && !self.is_embedded()
+    }
+
+    /// Returns true if the store is embedded, so that it answers at once.
+    #[inline]
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.dispatcher.embedded.is_some()
     }
 }
 

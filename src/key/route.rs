@@ -49,6 +49,8 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// - Paths are compared as they are sent: upper and lower case differ, `/a` and `/a/` differ, `%61` is not
 ///   `a`, and `/b/../a` is not `/a`. A caller that sends such variants reaches the key `unmatched`, not a key of
 ///   its own.
+/// - In a router that `Router::nest` or `nest_service` adds to another one, axum removes the prefix from the path before layers
+///   of the inner router see it: put the layer around the outer router, or leave the prefix out of the templates.
 /// - The query never counts, nor does the host. To limit by host, too, join this with [`host`](super::host()):
 ///   `(key::host(), key::route(templates)?)`.
 ///

@@ -12,7 +12,7 @@ use crate::dispatcher::Place;
 
 pin_project! {
     /// The body of a response. If a quota [limits](crate::Quota::concurrent) how many requests are in progress, its request is
-    /// in progress until the body has ended, has failed or is dropped.
+    /// in progress until the body has ended, has failed or is dropped; an empty one has ended once it was polled.
     ///
     /// With [`Lost::Abort`](crate::Lost::Abort), it fails with an [`Error`](crate::Error) if the place is lost, unless its layer
     /// only [observes](crate::ThrottleLayer::observe_only). Otherwise it is as the body inside.
@@ -28,7 +28,12 @@ pin_project! {
 }
 
 impl<B> HeldBody<B> {
-    pub(super) fn new(inner: B, place: Place) -> Self {
+    /// A body of a request that counts as ended, for example of one that a [`Refusal`](crate::Refusal) answers.
+    pub fn new(inner: B) -> Self {
+        Self::holding(Place::default(), inner)
+    }
+
+    pub(super) fn holding(place: Place, inner: B) -> Self {
         Self {
             inner,
             place,
@@ -87,9 +92,10 @@ where
     }
 }
 
-impl<B> From<B> for HeldBody<B> {
-    fn from(inner: B) -> Self {
-        Self::new(inner, Place::default())
+/// Lets a layer outside of another one answer with [`ProblemDetails`](crate::ProblemDetails).
+impl<B: From<String>> From<String> for HeldBody<B> {
+    fn from(text: String) -> Self {
+        Self::new(text.into())
     }
 }
 
@@ -107,7 +113,7 @@ pub(super) fn hold(response: reqwest::Response, place: Place) -> reqwest::Respon
     let with_url = with_url.expect("nothing else was set").into_parts().0;
     let mut response = http::Response::from(response).map(|body| match body.is_end_stream() {
         true => body,
-        false => reqwest::Body::wrap(HeldBody::new(body, place)),
+        false => reqwest::Body::wrap(HeldBody::holding(place, body)),
     });
     response.extensions_mut().extend(with_url.extensions);
     response.into()

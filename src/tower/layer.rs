@@ -131,7 +131,8 @@ impl<D> ThrottleLayer<ByRules, D> {
 impl<K, D> ThrottleLayer<K, D> {
     /// Sets the cost of each request, after the [`key`](ThrottleLayer::key): a number of requests, or a
     /// [`Cost`](crate::Cost). Default: that of its rule or of the quotas. A `Cost` in the request's extensions
-    /// replaces it, in all units. The last call counts, before the options of the key; so it is with priorities and shares.
+    /// replaces it, in all units, for each layer that the request passes: if several count in different units, set the cost here.
+    /// The last call counts, before the options of the key; so it is with priorities and shares.
     ///
     /// A request that costs 0, or more than the quotas allow at once, [fails](crate::ErrorKind::InvalidCost). An inbound
     /// layer answers it with 400.
@@ -275,7 +276,8 @@ impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// counts.
     ///
     /// It looks for an [`io::Error`] such as a refused connection among the sources of the error. An unreachable host may also
-    /// end a connection on which the request was sent, so that counts. As a [`ThrottleMiddleware`](crate::ThrottleMiddleware),
+    /// end a connection on which the request was sent, so that counts. A body that a refused connection ends is taken for an unsent
+    /// request. As a [`ThrottleMiddleware`](crate::ThrottleMiddleware),
     /// it goes by `is_connect` of the error. Set it only if the service does not follow redirects and does not retry (with
     /// reqwest, `redirect::Policy::none()` and `retry::never()`): else an earlier attempt may have been sent before.
     pub fn refund_unsent(mut self) -> Self {

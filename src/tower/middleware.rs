@@ -1,14 +1,14 @@
 //! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
 
 use http::Extensions;
-use reqwest::{Request, Response};
+use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::layer::{Outbound, ThrottleLayer};
 use super::report::{InExtensions, Report as _};
 use crate::acquire::{Error, unless_lost};
 use crate::cost::RequestOptions;
-use crate::feedback::{self, Advice, Feedback, Headers};
+use crate::feedback::{self, Feedback, Headers};
 use crate::key::KeyExtractor;
 use crate::limiter::ByRules;
 
@@ -53,7 +53,7 @@ use crate::limiter::ByRules;
 ///
 /// Redirects that the client follows by itself do not pass the middleware: the request for the new location is sent at
 /// once, to any host, and spends no quota. The limits in the last response are applied unless it comes from
-/// another origin. To count each hop, let the client follow none, and send a request for each location:
+/// another host or port. To count each hop, let the client follow none, and send a request for each location:
 ///
 /// ```
 /// use reqwest::{header::LOCATION, redirect::Policy};
@@ -130,7 +130,7 @@ where
             return next.run(request, extensions).await;
         };
         let mut permit = acquire.await.map_err(refused)?;
-        let origin = request.url().origin();
+        let asked = request.url().clone();
         let answered = unless_lost(next.run(request, extensions), |cx| {
             permit.granted.place.poll_lost(cx)
         });
@@ -143,14 +143,14 @@ where
             return answer;
         }
         let response = answer?;
-        // The response of another host, to which the client was redirected, says nothing of this key.
-        let advice = match response.url().origin() == origin {
-            true => self.direction.feedback.read(&response),
-            false => Advice::none(),
-        };
+        let advice = self.direction.feedback.read(&response);
         let charge = feedback::settle(&permit, advice.cost());
+        // The limits of another host, to which the client was redirected, say nothing of this key.
+        let host = |url: &Url| (url.host_str().map(str::to_owned), url.port());
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
-        if let Some(applying) = feedback::apply(&permit, &advice) {
+        if host(response.url()) == host(&asked)
+            && let Some(applying) = feedback::apply(&permit, &advice)
+        {
             let _ = applying.await;
         }
         Ok(InExtensions.report(response, Some((&mut permit, charge))))

@@ -62,7 +62,7 @@ impl<B> Report<Response<B>> for InExtensions {
 
     fn report(&self, mut response: Response<B>, admitted: Option<Admitted<'_>>) -> Self::Response {
         let place = admitted.map(|it| put_into(response.extensions_mut(), it));
-        response.map(|body| HeldBody::new(body, place.unwrap_or_default()))
+        response.map(|body| HeldBody::holding(place.unwrap_or_default(), body))
     }
 }
 

@@ -248,12 +248,15 @@ where
         }
         let permit = departed.take().and_then(Result::ok);
         let (acquire, request) = waiting.unzip();
-        let busy = (acquire.as_ref()).and_then(|it| options.busy_status_of(&error, &it.cost));
+        let cost = |it: &Acquire| error.policy().costs_of(&it.cost, None).ok();
+        let costs = acquire.as_ref().and_then(cost).unwrap_or_default();
+        let busy = options.busy_status_of(&error, costs);
         let key = (acquire.map(|it| it.key)).or_else(|| Some(permit?.key));
         let fails_open = error.is_store() && options.failure_mode == FailureMode::Open;
         let refused = Refused {
             key: key.filter(|key| !key.as_str().is_empty()),
             error,
+            costs,
             is_enforced: !options.observe_only && !fails_open,
             busy,
         };
@@ -269,7 +272,7 @@ where
         }
         let (mut head, body) = refusal.answer(&refused).into_parts();
         self.direction.explain(refused, &mut head);
-        Some(Ok(Response::from_parts(head, body.into())))
+        Some(Ok(Response::from_parts(head, HeldBody::new(body))))
     }
 
     fn complete(
@@ -286,7 +289,7 @@ where
             }
             None => Place::default(),
         };
-        let mut body = HeldBody::new(body, place);
+        let mut body = HeldBody::holding(place, body);
         body.goes_on_if_lost = self.direction.options.observe_only;
         (Response::from_parts(head, body), None)
     }
@@ -335,7 +338,11 @@ impl<F> Inbound<F> {
             remaining: match policy.has_units() {
                 // Other units than the one that refuses it may be left.
                 true => snapshot.remaining.left,
-                false => Costs::default(),
+                // Fewer than it costs, also if it is refused for another reason.
+                false => {
+                    let less = refused.costs.0[0].saturating_sub(1);
+                    snapshot.remaining.left.0[0].min(less).into()
+                }
             },
             // It is not known when requests in progress end.
             more: delay.filter(|_| !may_be_busy || policy.lease().is_none()),
@@ -372,12 +379,11 @@ impl<F> Inbound<F> {
 impl Options {
     /// The status if there is no place for a request of this cost, and room for it in all other units. A full queue
     /// shows that only if the policy limits nothing else than requests in progress.
-    fn busy_status_of(&self, error: &Error, cost: &Cost) -> Option<StatusCode> {
+    fn busy_status_of(&self, error: &Error, costs: Costs) -> Option<StatusCode> {
         let policy = error.policy();
         policy.lease()?;
         let is_busy = match error.cause() {
             Cause::TooLong { snapshot, .. } => {
-                let costs = policy.costs_of(cost, None).ok()?;
                 let mut units = snapshot.all_remaining().zip(costs.0);
                 units.all(|((unit, left), cost)| (unit == CONCURRENT) == (left < cost))
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 
 use crate::acquire::{Cause, Error};
+use crate::algorithm::Costs;
 use crate::key::{Key, NoKeyCause};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
@@ -17,6 +18,8 @@ use crate::snapshot::Snapshot;
 pub struct Refused {
     pub(super) key: Option<Key>,
     pub(super) error: Error,
+    /// Of the request.
+    pub(super) costs: Costs,
     pub(super) is_enforced: bool,
     /// The status of the answer, if only the requests in progress are too many.
     pub(super) busy: Option<StatusCode>,
@@ -140,6 +143,10 @@ pub enum FailureMode {
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not answer with a body of type `{B}`",
+    note = "`ProblemDetails` needs a body that is `From<String>`; a closure returns an `http::Response<{B}>`"
+)]
 pub trait Refusal<B> {
     /// The answer to a request that is refused.
     fn answer(&self, refused: &Refused) -> Response<B>;
