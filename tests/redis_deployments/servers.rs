@@ -7,6 +7,7 @@ use support::redis_server::{connect, installed};
 use support::sentinel::{NAME, Sentinels};
 use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
+use tower_throttle::Recovery::{Immediate, Strict};
 use tower_throttle::store::Store as _;
 
 use crate::prelude::*;
@@ -108,12 +109,21 @@ async fn servers_that_are_not_a_cluster_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_are_followed_with_their_state() {
     let cluster = Cluster::start();
-    for scripting in [true, false] {
+    for (scripting, recovery, quota) in [
+        (true, Immediate, "10/h"),
+        (false, Immediate, "10/h"),
+        (true, Strict, "10/100ms"),
+    ] {
         let store = cluster.store().await.scripting(scripting);
-        let limiter = build(under(&["10/h"]).store(store.expect("a store")));
+        let limiter = under(&[quota]).store(store.expect("a store"));
+        let limiter = build(limiter.recovery(recovery));
         let [key, other, _] = cluster.keys_of_each();
         let [from, to] = [&key, &other].map(|key| &cluster.servers[cluster.primary_of(key)]);
-        spend_by(&limiter, &key, 4).await;
+        for key in [&key, &other] {
+            let permit = bounded(limiter.acquire(&**key)).await;
+            permit.expect("one after the quarantine");
+        }
+        spend_by(&limiter, &key, 3).await;
         let slot = from.command::<u64>(&["CLUSTER", "KEYSLOT", &key]);
         let slot = slot.to_string();
         let [from_id, to_id] = [from, to].map(|it| it.command::<String>(&["CLUSTER", "MYID"]));
@@ -126,15 +136,18 @@ async fn slots_that_move_are_followed_with_their_state() {
             from.command::<()>(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]);
         }
         let moving = bounded(limiter.try_acquire(&*key)).await;
-        assert_eq!(moving.is_ok(), scripting, "{moving:?}");
+        let is_followed = scripting && recovery == Immediate;
+        assert_eq!(moving.is_ok(), is_followed, "{moving:?}");
+        assert!(!limiter.health().is_out(), "other slots are served");
         spend_by(&limiter, &other, 1).await;
 
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
         let decision = until_ok(async || limiter.try_acquire(&*key).await).await;
-        let left = decision.permit().expect("a permit").remaining();
-        assert_eq!(left, 5 - u32::from(scripting), "the state came along");
+        let left = decision.permit().map(|it| it.remaining());
+        let expected = (recovery == Immediate).then_some(5 - u32::from(scripting));
+        assert_eq!(left, expected, "the state came along, in quarantine");
         limiter.reset(&*key).await.expect("a fresh start");
         assert_eq!(cluster.servers[cluster.primary_of(&key)].port(), to.port());
     }

@@ -62,7 +62,7 @@ impl Group {
             if call.is_strict() && origin.server != server {
                 // The next call counts on the new server, and finds out what was lost.
                 let error = "the call was answered by a new redis server";
-                return Err(StoreError::new(error).outcome_unknown());
+                return Err(StoreError::new(error).conflict().outcome_unknown());
             }
             let counters = call.call.policy.counters();
             wire::answers(&value, places.len(), counters).ok_or_else(strange)

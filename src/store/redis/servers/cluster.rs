@@ -240,6 +240,12 @@ impl Topology for Cluster {
         self.map.lock().in_random_order().into_iter().next()
     }
 
+    fn has(&self, node: &Node) -> bool {
+        let map = self.map.lock();
+        let holders = map.holders();
+        holders.is_empty() || holders.contains_key(&node.target().number)
+    }
+
     async fn primaries(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {
         // Another server may have taken over since the last call.
         let updated = self.updated(deadline).await;

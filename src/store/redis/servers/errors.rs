@@ -37,7 +37,7 @@ pub(crate) fn refused(error: &ServerError) -> StoreError {
 
 /// True if the server has become a replica. A new connection may reach the new primary.
 pub(super) fn is_demotion(error: &ServerError) -> bool {
-    code_in(&text_of(error)) == "READONLY"
+    ["MASTERDOWN", "READONLY"].contains(&code_in(&text_of(error)))
 }
 
 /// An attempt to connect to this address that failed.
@@ -78,6 +78,8 @@ fn by_code(message: &'static str, code: &str) -> StoreError {
     let refused = StoreError::new(message);
     match code {
         "WRONGTYPE" => refused.unrecognized_value(),
+        // The slot moves to another server: other slots are served.
+        "ASK" | "TRYAGAIN" => refused.conflict(),
         code if is_outage(code) => refused,
         _ => refused.no_outage(),
     }
@@ -137,7 +139,7 @@ fn code_in(text: &str) -> &str {
     if !is_wrapped {
         return first;
     }
-    if text.contains("max number of clients reached") {
+    if text.contains("max number of clients") {
         // Servers lack a code for this error.
         return "MAXCLIENTS";
     }

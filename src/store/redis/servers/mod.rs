@@ -147,6 +147,11 @@ pub(crate) trait Topology: Send + Sync {
         None
     }
 
+    /// False if this server holds no slot of the cluster any more.
+    fn has(&self, _node: &Node) -> bool {
+        true
+    }
+
     /// Every primary of a cluster; empty where there is only one server.
     async fn primaries(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
         Ok(Vec::new())

@@ -12,9 +12,10 @@ use redis::aio::PubSub;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Servers;
+use super::node::Node;
 use crate::backoff;
 use crate::key::Key;
 use crate::lock::Mutex;
@@ -110,13 +111,17 @@ async fn listen(shared: Arc<Shared>) {
         let channels = shared.channels();
         let subscribing = node.target().subscribe(&channels);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
-            failures = 0;
+            let begun = Instant::now();
             telemetry::subscribed(&shared.channel, true);
             shared.is_live.store(true, Ordering::Relaxed);
-            shared.receive(connection, channels).await;
+            shared.receive(&node, connection, channels).await;
             shared.is_live.store(false, Ordering::Relaxed);
-        }
-        if failures == 0 {
+            telemetry::subscribed(&shared.channel, false);
+            // A server may close each connection at once.
+            if begun.elapsed() > LONGEST_PAUSE {
+                failures = 0;
+            }
+        } else if failures == 0 {
             telemetry::subscribed(&shared.channel, false);
         }
         failures += 1;
@@ -138,8 +143,8 @@ impl Shared {
         subscribers.retain(|it| !is_for(it) || (it.nudge)(nudge));
     }
 
-    /// Returns when the connection is lost.
-    async fn receive(&self, connection: PubSub, mut subscribed: BTreeSet<String>) {
+    /// Returns when the connection is lost, or the server has left the cluster.
+    async fn receive(&self, node: &Node, connection: PubSub, mut subscribed: BTreeSet<String>) {
         let (mut sink, mut messages) = connection.split();
         loop {
             let changed = pin!(self.changed.notified());
@@ -152,6 +157,9 @@ impl Shared {
                 Ok(Either::Right((None, _))) => return,
                 // A subscriber was added, or it is unknown whether the server is there.
                 Ok(Either::Left(_)) | Err(_) => {
+                    if !self.servers.has(node) {
+                        return;
+                    }
                     let channels = self.channels();
                     let gone: Vec<_> = subscribed.difference(&channels).collect();
                     let checking = async {

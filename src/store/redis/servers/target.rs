@@ -7,9 +7,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use redis::aio::PubSub;
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisResult};
 
 use crate::store::StoreError;
+
+/// How long a connection is unused before the system sends something on it.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A server to connect to, or a way to find it.
 pub(super) struct Target {
@@ -58,9 +62,12 @@ pub(super) fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
     Ok(info.set_tcp_settings(tcp_settings()))
 }
 
-/// Without Nagle's algorithm, which holds back a call until the previous one is acknowledged.
+/// Without Nagle's algorithm, which holds back a call until the previous one is acknowledged. A load balancer drops no
+/// connection on which the system itself sends something now and then.
 pub(super) fn tcp_settings() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true)
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+    let settings = TcpSettings::default().set_nodelay(true);
+    settings.set_keepalive(keepalive)
 }
 
 /// Makes *ring* the cryptography provider of this process, unless there is one. Without a default, rustls panics

@@ -20,9 +20,13 @@ fn errors_of_servers_are_distinguished() {
             "outage",
             "LOADING Redis is loading the dataset|OOM command not allowed|READONLY You can't write|\
              MISCONF Redis cannot save|MASTERDOWN Link with MASTER is down|NOREPLICAS Not enough replicas|\
-             CLUSTERDOWN The cluster is down|TRYAGAIN Multiple keys request during rehashing|\
+             CLUSTERDOWN The cluster is down|ERR max number of clients + cluster connections reached|\
              ERR max number of clients reached|ERR Redis is busy running a script.|\
              EXECABORT Transaction discarded because of: -OOM command|WRAPPED-OOM command",
+        ),
+        (
+            "conflict",
+            "TRYAGAIN Multiple keys request during rehashing|ASK 7 host:1",
         ),
         (
             "unrecognized value",
@@ -38,6 +42,7 @@ fn errors_of_servers_are_distinguished() {
         for text in texts.split('|') {
             let error = refused(&server_error(&text.replace("WRAPPED", wrapped)));
             assert_eq!(error.is_outage(), kind == "outage", "{text}");
+            assert_eq!(error.is_conflict(), kind == "conflict", "{text}");
             let is_unrecognized = error.is_unrecognized_value();
             assert_eq!(is_unrecognized, kind == "unrecognized value", "{text}");
             assert!(!error.is_outcome_unknown(), "{text}");
