@@ -18,7 +18,7 @@ use crate::snapshot::Snapshot;
 pub struct Refused {
     pub(super) key: Option<Key>,
     pub(super) error: Error,
-    /// Of the request.
+    /// The cost of the request in each unit.
     pub(super) costs: Costs,
     pub(super) is_enforced: bool,
     /// The status of the answer, if only the requests in progress are too many.
