@@ -152,25 +152,21 @@ mod tests {
         limiter.acquire("a").await.unwrap()
     }
 
-    fn pause(permit: Permit, time: Duration) {
-        assert!(apply(&permit, &Advice::pause(time)).is_none());
-    }
-
     #[tokio::test(start_paused = true)]
     async fn an_old_response_extends_a_newer_pause_only_if_it_states_a_longer_one() {
         let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
         let limiter = limiter.unwrap();
         let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
         tokio::time::advance(SECOND).await;
-        pause(quick, SECOND * 3);
+        apply(&quick, &Advice::pause(SECOND * 3));
         tokio::time::advance(SECOND).await;
         apply(&slow, &Advice::pause(SECOND * 3));
         assert_eq!(delay(&limiter).await, SECOND * 2);
-        pause(slow, SECOND * 4);
+        apply(&slow, &Advice::pause(SECOND * 4));
         assert_eq!(delay(&limiter).await, SECOND * 4);
         // A request that departed since says something new.
         let later = depart(&limiter).await;
-        pause(later, SECOND * 3);
+        apply(&later, &Advice::pause(SECOND * 3));
         assert_eq!(delay(&limiter).await, SECOND * 3);
     }
 

@@ -95,20 +95,26 @@ async fn each_kind_of_header_can_be_switched() {
 
 #[tokio::test]
 async fn a_closure_answers_instead_and_the_headers_stay() {
-    let layer = by_client(&limiter(Quota::per_hour(1))).refusal(|refused: &Refused| {
+    let inner = by_client(&limiter(Quota::per_hour(10))).cost(|_: &Request<Body>| 6);
+    let inner = inner.refusal(|refused: &Refused| {
         let (policy, key) = (refused.policy(), refused.key().expect("a key"));
         assert!(refused.error().is_limited() && refused.delay().is_some());
         let text = format!("{} {key}", policy.label());
         let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
         response.body(Body::from(text)).expect("a response")
     });
+    let outer = by_client(&limiter(Quota::per_hour(9))).rate_limit_headers(false);
     let app = Router::new().route("/", get(async || "hello"));
-    let client = Client::new(&app.layer(layer), "a");
+    let app = app.layer(tower::ServiceBuilder::new().layer(outer).layer(inner));
+    let client = Client::new(&app, "a");
     client.get("/").await;
     let refused = client.get("/").await;
     let answer = (refused.status, &*refused.body);
-    assert_eq!(answer, (StatusCode::SERVICE_UNAVAILABLE, "1/h a"));
-    assert_eq!(refused.number("retry-after"), refused.rate_limit().2);
+    assert_eq!(answer, (StatusCode::SERVICE_UNAVAILABLE, "10/h a"));
+    assert_eq!(
+        refused.rate_limit(),
+        ("10/h", 4, refused.number("retry-after"))
+    );
 }
 
 #[tokio::test]
