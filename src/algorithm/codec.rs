@@ -51,7 +51,7 @@ use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 /// The entries that a new ring has room for.
 const LEAST_ROOM: usize = 64;
 
-/// The least room for the tail and the padding of a value with rings.
+/// The padding of a new value with rings.
 pub(super) const TAIL_ROOM: usize = 900;
 
 const MAGIC: &[u8] = b"tt";
@@ -277,7 +277,7 @@ impl State {
         out.0.push(VERSION);
         let numbers = [flags, quotas, announced, self.expires()];
         out.put(AFTER_VERSION, numbers);
-        let room = TAIL_ROOM.max(2 * tail.len());
+        let room = tail.len() + TAIL_ROOM;
         if has_rings {
             out.put(RINGS, [tail.len() as u64, room as u64]);
         }

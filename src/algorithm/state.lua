@@ -181,7 +181,7 @@ local number, lost, count, settled, <<cost&>> = 0, 0, 0, 0, <<0>>
 if operation < 3 then number, lost, <<cost&>>, count, settled = unpack('<I7I7@costsBI2', arg) end
 local total_cost = <<cost&| + >>
 
-raw = #raw < @head + size and call('GETRANGE', key, 0, @head + size - 1) or sub(raw, 1, @head + size) --ring
+if raw ~= '' then raw = #raw < @head + size and call('GETRANGE', key, 0, @head + size - 1) or sub(raw, 1, @head + size) end --ring
 local at = @head + 1
 -- A damaged value may end where numbers are expected: of commands, generation and former quotas, or of one announcement. So a
 -- copy of it goes on with zeros. To copy a long value takes long.
@@ -752,7 +752,7 @@ if is_changed then
     if cut and not is_in_place then other_bytes = sub(raw, announced_at, cut[1] - 1) .. sub(raw, cut[2], at - 1) end
     size = #prefix + (other_bytes and #other_bytes + #own_bytes or at - announced_at) + #all_logs --ring
     common.moved = size > tail_room and call('GETRANGE', key, @head + tail_room, -1) --ring
-    if common.moved then tail_room = 2 * size end --ring
+    if common.moved then tail_room = size + @TAIL_ROOM end --ring
     -- The expiry is later than needed by a quarter, so that most writes do not set it.
     local sets_expiry = finish > expires or expires - finish > (finish - now) / 2
     if sets_expiry then expires = finish + (finish - now - (finish - now) % 4) / 4 end

@@ -58,7 +58,8 @@
 //! RateLimit: "api";r=59, "api:tokens";r=8200
 //! ```
 //!
-//! - `r` is how many more requests could depart when this one was decided, and less than the cost of one that is refused; at most `q`, though a burst may hold more.
+//! - `r` is how many more requests could depart when this one was decided; at most `q`, though a burst may hold more. Where only
+//!   requests count, that of a refused one is less than its cost.
 //! - `t` is the time until more can depart, in seconds, rounded up. For a refused request, it is the time until a request
 //!   can depart. If other requests wait, it is an estimate that may be early. For a granted request, it is the
 //!   time until all units are available again. With joint quotas it is left out then, as `r` and `t` may come from different

@@ -242,8 +242,9 @@ impl Topology for Cluster {
 
     fn has(&self, node: &Node) -> bool {
         let map = self.map.lock();
-        let holders = map.holders();
-        holders.is_empty() || holders.contains_key(&node.target().number)
+        let mut holders = map.by_slot.iter().flatten().peekable();
+        let number = node.target().number;
+        holders.peek().is_none() || holders.any(|it| it.target().number == number)
     }
 
     async fn primaries(&self, deadline: Instant) -> Result<Vec<Node>, StoreError> {

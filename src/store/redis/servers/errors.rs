@@ -78,7 +78,7 @@ fn by_code(message: &'static str, code: &str) -> StoreError {
     let refused = StoreError::new(message);
     match code {
         "WRONGTYPE" => refused.unrecognized_value(),
-        // The slot moves to another server: other slots are served.
+        // The slot moves to another server: other slots are served. Among the outages, they are codes that may be wrapped.
         "ASK" | "TRYAGAIN" => refused.conflict(),
         code if is_outage(code) => refused,
         _ => refused.no_outage(),
