@@ -132,7 +132,7 @@ impl StoreError {
     }
 
     /// Whether the value of the key was not written by this crate, or by a later version of it. It is never overwritten:
-    /// delete it by hand. Other keys work.
+    /// delete it, for example by `throttle reset`. Other keys work.
     pub fn is_unrecognized_value(&self) -> bool {
         self.kind == Kind::UnrecognizedValue
     }

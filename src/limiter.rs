@@ -204,9 +204,9 @@ impl Limiter {
     /// the [horizon](crate::guide::exactness) stay granted. A waiting request fails if it costs more than the new quotas allow
     /// at once, or names no cost in a new unit without a default cost.
     ///
-    /// A longer window begins with the departures that the shorter one has recorded. A quota that is counted by another
-    /// [algorithm](crate::Algorithm) than before starts from zero. Processes that still have the former quotas apply these to
-    /// the departures of all: see [exactness](crate::guide::exactness).
+    /// A longer window begins with the departures that the shorter one has recorded. Departures are kept between log and buckets,
+    /// and among GCRA, spacing and leaky buckets. After another change of the [algorithm](crate::Algorithm), or of the start of
+    /// fixed windows, a quota starts from zero. Processes that still have the former quotas apply these to the departures of all: see [exactness](crate::guide::exactness).
     ///
     /// ```
     /// use tower_throttle::{Limiter, Quota};

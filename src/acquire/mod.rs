@@ -148,7 +148,7 @@ impl Acquire {
         self
     }
 
-    /// Fails at once if the request would have to wait longer, unless the policy is stricter. For a
+    /// Fails, mostly at once, if the request would have to wait longer, unless the policy is stricter. For a
     /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
     #[inline]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {

@@ -91,7 +91,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Fails requests at once that would have to wait longer. Default: any wait.
+    /// Fails requests that would have to wait longer, most of them at once. Default: any wait.
     ///
     /// A request also fails once it has waited so long for a store that is out. But if the first answer of the store takes
     /// longer than the bound, it waits for the answer, and departs by that or fails.

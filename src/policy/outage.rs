@@ -90,8 +90,8 @@ pub enum Recovery {
     /// remembers the generation and version that it saw last, for as long as the departures count or requests wait (some
     /// 100 bytes for each key of the last window), and sends them with each call. If the state is missing, is older than that, was
     /// written by another server process, or if the server's clock was set by more than 5 ms, a new generation begins:
-    /// nothing departs for the longest window, the buffer, and a second in which other processes may depart by what they
-    /// were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
+    /// nothing departs for as long as a departure may count (the longest window; for GCRA, the time of the burst; for a concurrency
+    /// limit, its lease), the buffer, and a second in which other processes may depart by what they were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
     /// may depart later than that.
     ///
     /// A mark on each server, or in each hash slot of a cluster, says since when it has known every call. Where the mark

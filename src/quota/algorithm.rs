@@ -13,8 +13,8 @@ pub enum Algorithm {
     /// At most N in any window of length W, exactly; up to N may depart at once. The default.
     ///
     /// The store keeps the departures of the last window, at most 1,000 times with the units at each, 11 bytes a time.
-    /// With a limit of more than 1,000, times are rounded up to multiples of about a 640th of the window, which gives up at
-    /// most 0.3% of the rate.
+    /// With a limit of more than 1,000, times are rounded up to multiples of (W + 120 ms)/640, or of W/320 if W is less
+    /// than 120 ms, which gives up at most 0.32% of the rate.
     #[default]
     SlidingLog,
     /// At most N in any window of length W, with times rounded up to buckets: a smaller state.

@@ -28,7 +28,7 @@ pin_project! {
 }
 
 impl<B> HeldBody<B> {
-    /// A body of a request that counts as ended, for example of one that a [`Refusal`](crate::Refusal) answers.
+    /// A body of a request that counts as ended, for example of one that a [`Refusal`](crate::tower::inbound::Refusal) answers.
     pub fn new(inner: B) -> Self {
         Self::holding(Place::default(), inner)
     }
@@ -92,7 +92,7 @@ where
     }
 }
 
-/// Lets a layer outside of another one answer with [`ProblemDetails`](crate::ProblemDetails).
+/// Lets a layer outside of another one answer with [`ProblemDetails`](crate::tower::inbound::ProblemDetails).
 impl<B: From<String>> From<String> for HeldBody<B> {
     fn from(text: String) -> Self {
         Self::new(text.into())
