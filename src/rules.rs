@@ -111,7 +111,8 @@
 //!
 //! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused, except `"0"`.
 //!
-//! `rules.schema.json`, in the repository, is a JSON Schema of such files for editors. It checks the text of
+//! `rules.schema.json`, in the repository, is a JSON Schema of such files for editors. Name it in the field `$schema` of a JSON
+//! file, or in a comment that begins with `#:schema ` in TOML, or `# yaml-language-server: $schema=` in YAML. It checks the text of
 //! quotas and the fields that each rule needs. It does not check hosts, methods, paths, networks, names in `header` or the share of
 //! `local`, nor whether values and rules fit together; the reader does.
 //!

@@ -12,6 +12,10 @@ use tower_throttle::rules::{Rules, RulesError};
 
 use crate::failure::Failure;
 
+/// The hint for a file of an unknown format.
+const FORMATS: &str =
+    "pass `--format toml`, `yaml` or `json` to `throttle check`, or rename the file";
+
 /// The path that means standard input.
 const STDIN: &str = "-";
 
@@ -67,7 +71,7 @@ impl RulesFile {
         };
         let Some(format) = format.or_else(|| Format::of(path)) else {
             let problem = format!("the format of {name} is unknown");
-            return Err(Failure::usage(problem).hint("pass `--format toml`, `yaml` or `json`"));
+            return Err(Failure::usage(problem).hint(FORMATS));
         };
         let text = if is_stdin {
             let mut text = String::new();

@@ -54,6 +54,7 @@ pub(crate) async fn connect(
     let [requests, tokens] = quotas;
     let limiter = Limiter::builder()
         .store(RedisStore::connect(redis).await?)
+        .name("llm-api")
         .quota(requests)
         .quota(tokens.unit("tokens"))
         .buffer(BUFFER)

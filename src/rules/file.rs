@@ -77,7 +77,7 @@ impl Rules {
     /// them. Otherwise, the error reports all mistakes.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, RulesError> {
         match serde_path_to_error::deserialize(deserializer) {
-            Ok(File { rules }) => Self::new(rules),
+            Ok(File { rules, .. }) => Self::new(rules),
             Err(error) => {
                 // The format has no text for the level of a reserve, nor for the whole text.
                 let path = error.path().to_string();
@@ -125,6 +125,9 @@ impl<'de> Deserialize<'de> for Rules {
 #[serde(deny_unknown_fields)]
 struct File {
     rules: Vec<Rule>,
+    /// Editors look it up.
+    #[serde(rename = "$schema", default)]
+    _schema: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for Parsed<Quota> {

@@ -28,6 +28,8 @@ pub(super) const ROUND_TRIP: u64 = MS;
 
 pub(super) struct Bench {
     pub(super) store: Arc<dyn Store>,
+    /// Another instance, which may share the state.
+    other: Arc<dyn Store>,
     pub(super) hooks: Arc<dyn StoreHooks>,
     clause: &'static str,
     /// The start of all keys of this clause.
@@ -37,13 +39,14 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        [store, other]: [Arc<dyn Store>; 2],
         hooks: Arc<dyn StoreHooks>,
         prefix: String,
         clause: &'static str,
     ) -> Self {
         Self {
             store,
+            other,
             hooks,
             clause,
             prefix,
@@ -127,6 +130,22 @@ impl Entry {
     pub(super) fn under(&self, policy: Policy) -> Self {
         Self {
             policy,
+            ..self.clone()
+        }
+    }
+
+    /// The same key, called by way of the other instance of the store.
+    pub(super) fn by_other_instance(&self) -> Self {
+        let bench = Arc::new(Bench {
+            store: self.bench.other.clone(),
+            other: self.bench.store.clone(),
+            hooks: self.bench.hooks.clone(),
+            clause: self.bench.clause,
+            prefix: self.bench.prefix.clone(),
+            serials: AtomicU64::new(1),
+        });
+        Self {
+            bench,
             ..self.clone()
         }
     }

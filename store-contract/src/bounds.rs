@@ -110,8 +110,15 @@ pub(super) async fn joint_quotas_all_hold(bench: &Arc<Bench>) {
 
 pub(super) async fn concurrent_calls_are_atomic(bench: &Arc<Bench>) {
     let entry = bench.entry(policy("50/365d"));
-    let calls = (0..8).map(|_| {
-        let entry = entry.clone();
+    let probe = bench.entry(policy("1/365d"));
+    probe.departs(1, 1, "first").await;
+    let other = match probe.by_other_instance().depart(1).await {
+        0 => entry.by_other_instance(),
+        // Its state is its own.
+        _ => entry.clone(),
+    };
+    let calls = (0..8).map(|nth| {
+        let entry = [&entry, &other][nth % 2].clone();
         tokio::spawn(async move {
             let mut departed = 0;
             for _ in 0..10 {

@@ -45,7 +45,8 @@ impl StoreHooks for () {}
 /// Tests that a store does what a limiter relies on.
 ///
 /// A limiter does not check its store: a departure too many goes unnoticed. Call this in a test, with
-/// a function that returns the store; it is called once for each clause.
+/// a function that returns the store; it is called twice for each clause. If your store keeps its state elsewhere, return a new
+/// instance with a connection of its own, as another process has: clones may share a lock that other processes do not see.
 ///
 /// ```
 /// use tower_throttle::store::MemoryStore;
@@ -66,7 +67,7 @@ impl StoreHooks for () {}
 /// - No quota is exceeded, whatever its algorithm, whenever the requests depart between their grant and the end of
 ///   their guard, and arrive upstream within the buffer behind it. Capacity is used. Joint quotas all
 ///   hold, and costs count.
-/// - Concurrent calls are atomic, and each is applied once. Batches answer each operation in its place.
+/// - Concurrent calls are atomic, also those of two instances that share state, and each is applied once. Batches answer each operation in its place.
 /// - Processes are granted departures in the order in which their requests arrived.
 /// - The departures of an answer that was lost are taken back. A call that arrives behind a later one changes nothing.
 /// - Requests in progress hold their places until these are released, or until their lease ends.
@@ -99,10 +100,10 @@ pub async fn store_contract_with<S: Store>(make: impl AsyncFn() -> S, hooks: imp
     macro_rules! clauses {
         ($($module:ident: $($clause:ident),+;)+) => {
             $($({
-                let store = Arc::new(make().await);
+                let stores: [Arc<dyn Store>; 2] = [Arc::new(make().await), Arc::new(make().await)];
                 number += 1;
                 let prefix = format!("{run}-{number}");
-                let bench = Bench::new(store, hooks.clone(), prefix, stringify!($clause));
+                let bench = Bench::new(stores, hooks.clone(), prefix, stringify!($clause));
                 $module::$clause(&Arc::new(bench)).await;
             })+)+
         };

@@ -19,7 +19,7 @@ use tower_throttle::test_util::ManualClock;
 
 /// Each clause, and the faults that break it, one clause a line.
 const FAULTS: &str = "
-concurrent calls are atomic: reads and writes apart, applies twice
+concurrent calls are atomic: reads and writes apart, locks one instance, applies twice
 departures count for their window: forgets keys early
 any text is a key: ignores case, cuts long keys
 nothing departs during a pause: ignores policies, ignores pauses, resumes nothing
@@ -53,7 +53,11 @@ type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 
 /// Values in a map, as a third party would keep them.
 #[derive(Debug, Clone)]
-struct Values(Arc<Inner>);
+struct Values {
+    inner: Arc<Inner>,
+    /// Of this instance.
+    lock: Arc<tokio::sync::Mutex<()>>,
+}
 
 struct Inner {
     fault: &'static str,
@@ -71,29 +75,31 @@ impl fmt::Debug for Inner {
 
 impl Values {
     fn new(fault: &'static str) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             fault,
             clock: ManualClock::running(),
             values: Mutex::default(),
             subscribers: Mutex::default(),
             calls: AtomicU64::default(),
-        }))
+        };
+        let (inner, lock) = (Arc::new(inner), Arc::default());
+        Self { inner, lock }
     }
 
     fn answered(&self, sent: Instant, answers: Vec<Result<Taken, StoreError>>) -> Answered {
-        let count = self.0.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = self.0.micros();
+        let count = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = self.inner.micros();
         Answered {
-            now: match self.0.fault {
+            now: match self.inner.fault {
                 "jumps to another clock" if answers.is_empty() => now + 3_000_000 * (count / 50),
                 "goes back" => now + 5_000 * (count % 2),
                 _ => now,
             },
-            server: match self.0.fault {
+            server: match self.inner.fault {
                 "changes its number" => count,
                 _ => 7,
             },
-            sent: match self.0.fault {
+            sent: match self.inner.fault {
                 "answers before it is asked" => sent - Duration::from_secs(1),
                 _ => sent,
             },
@@ -248,15 +254,23 @@ impl Inner {
 
 impl Store for Values {
     fn call(&self, calls: Vec<Call>) -> Reply {
-        let (sent, this) = (Instant::now(), &self.0);
+        let (sent, this) = (Instant::now(), &self.inner);
         let read = |call: &Call| this.value(&this.place(call.key(), call.policy()));
-        if this.fault == "reads and writes apart" {
-            let values: Vec<_> = calls.iter().map(read).collect();
+        if ["reads and writes apart", "locks one instance"].contains(&this.fault) {
             let this = self.clone();
             return Box::pin(async move {
+                let locked = this.lock.lock().await;
+                if this.inner.fault == "reads and writes apart" {
+                    drop(locked);
+                }
+                let read = |call: &Call| {
+                    this.inner
+                        .value(&this.inner.place(call.key(), call.policy()))
+                };
+                let values: Vec<_> = calls.iter().map(read).collect();
                 tokio::task::yield_now().await;
                 let answers = calls.iter().zip(values);
-                let answers = answers.map(|(call, value)| this.0.apply(call, value));
+                let answers = answers.map(|(call, value)| this.inner.apply(call, value));
                 let answers = answers.collect();
                 Ok(this.answered(sent, answers))
             });
@@ -288,18 +302,18 @@ impl Store for Values {
     }
 
     fn subscribe(&self, _process: u64, subscriber: Subscriber) {
-        self.0.subscribers.lock().push(subscriber);
+        self.inner.subscribers.lock().push(subscriber);
     }
 }
 
 impl StoreHooks for Values {
     fn read(&self, key: &Key, policy: &Policy) -> Option<Vec<u8>> {
-        self.0.value(&self.0.place(key, policy))
+        self.inner.value(&self.inner.place(key, policy))
     }
 
     fn write(&self, key: &Key, policy: &Policy, value: &[u8]) -> bool {
-        let place = self.0.place(key, policy);
-        self.0
+        let place = self.inner.place(key, policy);
+        self.inner
             .values
             .lock()
             .insert(place, (value.to_vec(), u64::MAX));
@@ -320,7 +334,10 @@ fn verdict(fault: &'static str) -> Option<String> {
         .unwrap();
     let run = runtime.block_on(async {
         let store = Values::new(fault);
-        let make = || async { store.clone() };
+        let make = async || Values {
+            lock: Arc::default(),
+            ..store.clone()
+        };
         let suite = store_contract_with(make, store.clone());
         AssertUnwindSafe(suite).catch_unwind().await
     });

@@ -125,7 +125,7 @@ impl Figures {
         let has_passed = |quota: &&Quota| quota.window() <= run.lasted;
         let rates = policy.quotas().iter().filter(|quota| is_rate(quota));
         let complete = rates.filter(has_passed);
-        let has_lasted = !run.lasted.is_zero();
+        let has_lasted = seconds(run.lasted) > 0.0;
         let departures = run.departures.iter();
         let is_divided = !args.priorities.is_empty() || !args.shares.is_empty();
         let all = groups.iter().enumerate().filter(|_| is_divided);
@@ -165,7 +165,7 @@ impl GroupUse {
             weight: group.share.as_ref().map(Share::weight),
             callers: group.callers,
             departed,
-            rate: (!run.lasted.is_zero()).then(|| total / seconds(run.lasted)),
+            rate: (seconds(run.lasted) > 0.0).then(|| total / seconds(run.lasted)),
             part: (all > 0).then(|| departed as f64 / all as f64),
             waits: Waits::of(waits.into_iter()),
         }

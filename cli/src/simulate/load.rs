@@ -181,7 +181,8 @@ impl Caller {
                     self.run.borrow_mut().in_progress -= 1;
                     drop(permit);
                 }
-                Ok(Err(error)) if error.is_limited() => {
+                // A store with a long latency answers too late for short bounds.
+                Ok(Err(error)) if error.is_limited() || error.is_store() => {
                     self.run.borrow_mut().refused += 1;
                     let again = Instant::now() + error.wait().unwrap_or(RETRY_DELAY);
                     sleep_until(again.min(self.end)).await;

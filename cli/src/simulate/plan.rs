@@ -91,8 +91,8 @@ fn rule(path: &Path, name: Option<&str>) -> Result<(Rules, serde_json::Value, St
     let file = RulesFile::open(path, None)?;
     let rules = file.rules().map_err(|mistakes| {
         let problem = match mistakes.found.len() {
-            _ if mistakes.may_hide_others => "syntax error".to_owned(),
-            count => format!("{count} mistakes"),
+            count if count > 1 => format!("{count} mistakes"),
+            _ => mistakes.found[0].problem.clone(),
         };
         let failure = Failure::new(format!("{}: {problem}", file.name));
         failure.hint(format!("run `throttle check {}` for details", file.name))

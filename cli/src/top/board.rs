@@ -115,7 +115,7 @@ impl Board {
         self.unreadable = None;
         for (stored, state) in all.into_iter().zip(states) {
             match state {
-                Err(error) if error.is_outage() => {
+                Err(error) if !error.is_unrecognized_value() => {
                     if let Some(seen) = self.statuses.get_mut(&stored) {
                         seen.is_stale = true;
                     }

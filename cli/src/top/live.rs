@@ -42,7 +42,7 @@ pub(crate) async fn run(
         code = signals.recv() => Err(code),
         outcome = live.run(board, &mut terminal, every, count - 1) => Ok(outcome),
     };
-    let restored = ratatui::try_restore();
+    let restored = terminal.show_cursor().and(ratatui::try_restore());
     match outcome {
         Ok(outcome) => outcome
             .and(restored)

@@ -179,7 +179,7 @@ async fn a_signal_restores_the_terminal() {
         assert_ne!(screen.modes(), before, "raw mode");
         signal::send(name, top.id());
         assert_eq!(ends(&mut top).code(), Some(128 + number), "{name}");
-        screen.wait_for("\u{1b}[?1049l");
+        screen.wait_for("\u{1b}[?25h\u{1b}[?1049l");
         assert_eq!(screen.modes(), before, "{name}");
     }
 }

@@ -15,6 +15,9 @@ use crate::store::StoreError;
 /// Values are read up to this length. That of a key for which 10,000 processes wait takes some 2 MB.
 const LONGEST: usize = 16 * 1024 * 1024;
 
+/// So many values are read at the same time.
+const AT_ONCE: usize = 5_000;
+
 impl RedisStore {
     /// Reads the state of stored keys, in their order; `None` of a key without any. It changes nothing.
     ///
@@ -23,7 +26,12 @@ impl RedisStore {
     /// Fails for the keys of a server that cannot be reached, takes too long, or refuses, and for keys whose value this
     /// crate did not write. The user needs the right to `PTTL`.
     pub async fn look(&self, keys: &[StoredKey]) -> Vec<Result<Option<KeyState>, StoreError>> {
-        join_all(keys.iter().map(|stored| self.look_at(stored))).await
+        let mut states = Vec::with_capacity(keys.len());
+        // A future of very many is polled too often, and all of them would have the same deadline.
+        for some in keys.chunks(AT_ONCE) {
+            states.extend(join_all(some.iter().map(|stored| self.look_at(stored))).await);
+        }
+        states
     }
 
     /// Deletes what Redis holds of a key, also if this crate did not write it. Under strict recovery, limiters take
