@@ -134,7 +134,7 @@ impl Entry {
         }
     }
 
-    /// The same key, called by way of the other instance of the store.
+    /// Returns an entry of the same key, which calls the other instance of the store.
     pub(super) fn by_other_instance(&self) -> Self {
         let bench = Arc::new(Bench {
             store: self.bench.other.clone(),

@@ -55,7 +55,7 @@ type Subscriber = Box<dyn Fn(&Nudge) -> bool + Send + Sync>;
 #[derive(Debug, Clone)]
 struct Values {
     inner: Arc<Inner>,
-    /// Of this instance.
+    /// The lock of this instance.
     lock: Arc<tokio::sync::Mutex<()>>,
 }
 
