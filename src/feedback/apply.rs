@@ -112,7 +112,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     if is_embedded && sending.as_mut().poll(&mut cx).is_ready() {
         return None;
     }
-    // Outside of a runtime, only the requests that wait in this process learn of it.
+    // Outside of a runtime, a pause stops only the requests that wait in this process.
     let sending = Runtime::try_current().ok()?.spawn(sending);
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
 }

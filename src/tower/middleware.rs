@@ -1,7 +1,7 @@
 //! Delays the requests of a reqwest client: [`ThrottleMiddleware`].
 
 use http::Extensions;
-use reqwest::{Request, Response, Url};
+use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 
 use super::layer::{Outbound, ThrottleLayer};
@@ -146,11 +146,10 @@ where
         let advice = self.direction.feedback.read(&response);
         let charge = feedback::settle(&permit, advice.cost());
         // The limits of another host, to which the client was redirected, say nothing of this key.
-        let host = |url: &Url| (url.host_str().map(str::to_owned), url.port());
+        let url = response.url();
+        let is_same = url.host_str() == asked.host_str() && url.port() == asked.port();
         // The store gets the limits before the caller gets the response, as the next attempt may follow at once.
-        if host(response.url()) == host(&asked)
-            && let Some(applying) = feedback::apply(&permit, &advice)
-        {
+        if is_same && let Some(applying) = feedback::apply(&permit, &advice) {
             let _ = applying.await;
         }
         Ok(InExtensions.report(response, Some((&mut permit, charge))))

@@ -136,16 +136,11 @@ impl Entry {
 
     /// Returns an entry of the same key, which calls the other instance of the store.
     pub(super) fn by_other_instance(&self) -> Self {
-        let bench = Arc::new(Bench {
-            store: self.bench.other.clone(),
-            other: self.bench.store.clone(),
-            hooks: self.bench.hooks.clone(),
-            clause: self.bench.clause,
-            prefix: self.bench.prefix.clone(),
-            serials: AtomicU64::new(1),
-        });
+        let it = &self.bench;
+        let stores = [it.other.clone(), it.store.clone()];
+        let bench = Bench::new(stores, it.hooks.clone(), it.prefix.clone(), it.clause);
         Self {
-            bench,
+            bench: Arc::new(bench),
             ..self.clone()
         }
     }

@@ -67,7 +67,8 @@ impl StoreHooks for () {}
 /// - No quota is exceeded, whatever its algorithm, whenever the requests depart between their grant and the end of
 ///   their guard, and arrive upstream within the buffer behind it. Capacity is used. Joint quotas all
 ///   hold, and costs count.
-/// - Concurrent calls are atomic, also those of two instances that share state, and each is applied once. Batches answer each operation in its place.
+/// - Concurrent calls are atomic, also those of two instances that share state, and each is applied once. Batches answer each
+///   operation in its place.
 /// - Processes are granted departures in the order in which their requests arrived.
 /// - The departures of an answer that was lost are taken back. A call that arrives behind a later one changes nothing.
 /// - Requests in progress hold their places until these are released, or until their lease ends.

@@ -131,6 +131,11 @@ impl Inner {
         (name, key)
     }
 
+    /// The value for the key of a call.
+    fn read(&self, call: &Call) -> Option<Vec<u8>> {
+        self.value(&self.place(call.key(), call.policy()))
+    }
+
     fn value(&self, place: &Place) -> Option<Vec<u8>> {
         let values = self.values.lock();
         let (value, expires) = values.get(place)?;
@@ -255,7 +260,6 @@ impl Inner {
 impl Store for Values {
     fn call(&self, calls: Vec<Call>) -> Reply {
         let (sent, this) = (Instant::now(), &self.inner);
-        let read = |call: &Call| this.value(&this.place(call.key(), call.policy()));
         if ["reads and writes apart", "locks one instance"].contains(&this.fault) {
             let this = self.clone();
             return Box::pin(async move {
@@ -263,11 +267,7 @@ impl Store for Values {
                 if this.inner.fault == "reads and writes apart" {
                     drop(locked);
                 }
-                let read = |call: &Call| {
-                    this.inner
-                        .value(&this.inner.place(call.key(), call.policy()))
-                };
-                let values: Vec<_> = calls.iter().map(read).collect();
+                let values: Vec<_> = calls.iter().map(|it| this.inner.read(it)).collect();
                 tokio::task::yield_now().await;
                 let answers = calls.iter().zip(values);
                 let answers = answers.map(|(call, value)| this.inner.apply(call, value));
@@ -277,9 +277,9 @@ impl Store for Values {
         }
         let answers = calls.iter().map(|call| {
             if this.fault == "applies twice" {
-                let _ = this.apply(call, read(call));
+                let _ = this.apply(call, this.read(call));
             }
-            let answer = this.apply(call, read(call));
+            let answer = this.apply(call, this.read(call));
             if let Ok(answer) = &answer {
                 this.nudge(call, answer);
             }

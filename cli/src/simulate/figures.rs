@@ -125,7 +125,6 @@ impl Figures {
         let has_passed = |quota: &&Quota| quota.window() <= run.lasted;
         let rates = policy.quotas().iter().filter(|quota| is_rate(quota));
         let complete = rates.filter(has_passed);
-        let has_lasted = seconds(run.lasted) > 0.0;
         let departures = run.departures.iter();
         let is_divided = !args.priorities.is_empty() || !args.shares.is_empty();
         let all = groups.iter().enumerate().filter(|_| is_divided);
@@ -143,7 +142,7 @@ impl Figures {
             refused: run.refused,
             waiting: run.waiting,
             rate: Rate {
-                reached: has_lasted.then(|| history.weight() as f64 / seconds(run.lasted)),
+                reached: rate(history.weight() as f64, run),
                 quota: complete.map(per_second).reduce(f64::min),
             },
             waits: Waits::of(departures.clone().map(|departed| departed.waited)),
@@ -151,6 +150,12 @@ impl Figures {
             departures: departures.map(|departed| seconds(departed.at)).collect(),
         }
     }
+}
+
+/// Units per second; `None` if the run was too short to tell.
+fn rate(units: f64, run: &Run) -> Option<f64> {
+    let lasted = seconds(run.lasted);
+    (lasted > 0.0).then(|| units / lasted)
 }
 
 impl GroupUse {
@@ -165,7 +170,7 @@ impl GroupUse {
             weight: group.share.as_ref().map(Share::weight),
             callers: group.callers,
             departed,
-            rate: (seconds(run.lasted) > 0.0).then(|| total / seconds(run.lasted)),
+            rate: rate(total, run),
             part: (all > 0).then(|| departed as f64 / all as f64),
             waits: Waits::of(waits.into_iter()),
         }

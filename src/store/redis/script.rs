@@ -44,7 +44,7 @@ const CONCURRENT: &str = include_str!("../../algorithm/concurrent.lua");
 /// The bytes of the head of a call before the terms of the quotas.
 pub(super) const CALL_HEAD: usize = 38;
 
-/// So much of the tail of a value with rings is read with its head.
+/// How many bytes of the tail of a value with rings are read with its head.
 const USUAL_TAIL: usize = 256;
 
 /// The most quotas of a script that has `plain.lua`, as Lua limits the number of local variables.

@@ -78,15 +78,15 @@ fn by_code(message: &'static str, code: &str) -> StoreError {
     let refused = StoreError::new(message);
     match code {
         "WRONGTYPE" => refused.unrecognized_value(),
-        // The slot moves to another server: other slots are served. Among the outages, they are codes that may be wrapped.
+        // The slot moves to another server: other slots are served.
         "ASK" | "TRYAGAIN" => refused.conflict(),
-        code if is_outage(code) => refused,
+        code if is_temporary(code) => refused,
         _ => refused.no_outage(),
     }
 }
 
-/// True if a server with this error code serves no client for now, and may recover without an operator.
-fn is_outage(code: &str) -> bool {
+/// True if a server with this error code does not serve the call for now, and may recover without an operator.
+fn is_temporary(code: &str) -> bool {
     const CODES: [&str; 12] = [
         "ASK",
         "BUSY",
@@ -146,7 +146,7 @@ fn code_in(text: &str) -> &str {
     if text.contains("busy running a script") {
         return "BUSY";
     }
-    let is_known = |code: &&str| is_outage(code) || *code == "WRONGTYPE";
+    let is_known = |code: &&str| is_temporary(code) || *code == "WRONGTYPE";
     let mut codes = words.map(|word| word.strip_prefix('-').unwrap_or(word));
     codes.find(is_known).unwrap_or(first)
 }
@@ -156,7 +156,7 @@ fn answered_with(text: &str) -> String {
     let shown = match code_in(text) {
         "ERR" if text.contains(NO_DATABASE) => NO_DATABASE,
         code @ ("ERR" | "NOAUTH" | "NOPERM" | "WRONGPASS" | "EXECABORT" | "DENIED") => code,
-        code if is_outage(code) => code,
+        code if is_temporary(code) => code,
         "AUTH" => "an error to AUTH: check the user, the password and `maxclients`",
         _ => "an error",
     };
