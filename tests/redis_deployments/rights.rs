@@ -135,10 +135,10 @@ async fn a_cluster_takes_the_additional_rights_in_the_guide() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_take_the_additional_rights_in_the_guide() {
     let sentinels = Sentinels::start();
-    let more = additional("sentinels, on the servers");
+    let more = additional("sentinels: the user on the Redis servers");
     let servers = sentinels.servers.iter();
     servers.for_each(|it| set_user(it, "throttle", &more));
-    let rights = additional("sentinels: their own user");
+    let rights = additional("sentinels: the user on the sentinels");
     let rights = rights.iter().map(String::as_str);
     let none = ["resetkeys", "resetchannels", "-@all"].into_iter();
     let rights: Vec<_> = none.chain(rights).collect();
