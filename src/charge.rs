@@ -49,11 +49,12 @@ use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 /// window that begins with its first request may end later, if what that request has cost is lowered.
 ///
 /// A correction is sent with the next call for its key, or a few milliseconds later. While the store is out, corrections
-/// wait in a bounded buffer. If the answer to a call is lost, a lower cost is not sent again, and a higher one is: a lost
-/// answer can only make the limiter stricter.
+/// wait in a buffer: up to 1,024 for each of 100,000 keys. If the answer to a call is lost, a lower cost is not sent again, and
+/// a higher one is: a lost answer can only make the limiter stricter.
 ///
-/// The estimate stays charged if the process dies, if the buffer is full, if Redis refuses the call, or if new quotas count
-/// differently. A debt is dropped then, too, so the window may hold more than the limit by as much.
+/// The estimate stays charged if the process dies, if the buffer is full, if Redis refuses the call, if new quotas count
+/// differently, or if the departure no longer counts, as the response took longer than the window. A debt is dropped then, too,
+/// so a window may hold more than the limit by as much.
 #[derive(Debug, Clone)]
 pub struct Charge(Arc<Inner>);
 
@@ -117,7 +118,7 @@ impl Charge {
         &self.0.key
     }
 
-    /// The charge in this unit; `None` if no quota counts it.
+    /// The charge of the departure in this unit; `None` if no quota counts it.
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
         let number = self.number_of(unit).ok()?;
         Some(self.0.turn.units.0[number])

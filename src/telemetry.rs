@@ -19,6 +19,7 @@ use crate::key::Key;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank};
 use crate::queue::Turn;
+use crate::quota::UnitNames;
 
 #[cfg(feature = "metrics")]
 mod meters;
@@ -107,10 +108,17 @@ impl Telemetry {
         });
     }
 
-    /// The costs of a departed request were corrected.
-    pub(crate) fn corrected(&self, settlements: &[Settlement]) {
+    /// The permit of a request that has ended is given back.
+    pub(crate) fn forfeited(&self, turn: &Turn) {
+        meter!(if !self.is_exempt {
+            self.meters.forfeited(turn);
+        });
+    }
+
+    /// The costs of a departed request were corrected, in these units.
+    pub(crate) fn corrected(&self, units: UnitNames, settlements: &[Settlement]) {
         for it in settlements {
-            meter!(self.meters.corrected(it.unit, it.difference));
+            meter!(self.meters.corrected(units[it.unit], it.difference));
         }
     }
 

@@ -369,6 +369,7 @@ impl Handle {
     /// A permit was not used: the next request departs by it, or it returns to the store.
     pub(crate) fn forfeit(self: &Arc<Self>, key: &Key, granted: Granted) {
         let (turn, position) = (granted.turn, granted.position);
+        self.load().telemetry.forfeited(&turn);
         self.denials.forget(Some(key));
         if let Some(held) = granted.place.0 {
             return held.forfeit(turn);
@@ -407,7 +408,8 @@ impl Handle {
         };
         queue.apply_changes();
         if is_recorded {
-            self.load().telemetry.corrected(settlements);
+            let units = turn.counters.units;
+            self.load().telemetry.corrected(units, settlements);
         }
         is_recorded
     }

@@ -27,8 +27,9 @@ use super::{Extracted, Key, KeyExtractor, NoKey, NoKeyCause, RequestHead, bearer
 /// # Secrets and callers you do not trust
 ///
 /// The store contains short keys as plain text. So the key is a hash of the value if the name of the header ends with
-/// `key`, such as `x-api-key`, or contains `authorization`, `cookie`, `password`, `secret`, `session` or `token`.
-/// [`plain`](Header::plain) takes the value all the same, and [`hashed`](Header::hashed) hashes that of any other header.
+/// `key`, such as `x-api-key`, or contains `authorization`, `cookie`, `credential`, `jwt`, `password`, `secret`, `session` or
+/// `token`. [`plain`](Header::plain) takes the value all the same, and [`hashed`](Header::hashed) hashes that of any other
+/// header.
 ///
 /// A [server](crate::ThrottleLayer::inbound) answers requests that lack such a header with 401, and requests that lack
 /// another header with 400.
@@ -194,6 +195,8 @@ fn is_secret(name: &HeaderName) -> bool {
     let words = [
         "authorization",
         "cookie",
+        "credential",
+        "jwt",
         "password",
         "secret",
         "session",
@@ -312,7 +315,7 @@ mod tests {
         let hashed = "sha256:248d6a61d20638b8e5c026930c3e6039";
         assert_eq!(hash(b"abc"), "sha256:ba7816bf8f01cfea414140de5dae2223");
         let secrets = "authorization proxy-authorization cookie x-api-key ApiKey x-auth-token \
-            x-session-id x-client-secret | x-tenant x-keyboard user-agent";
+            x-session-id x-client-secret x-jwt-assertion x-credentials | x-tenant x-keyboard user-agent";
         let (secrets, others) = secrets.split_once(" | ").unwrap();
         for (names, expected) in [(secrets, hashed), (others, two_blocks)] {
             for name in names.split_whitespace() {

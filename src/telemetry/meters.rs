@@ -18,6 +18,7 @@ use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank};
 use crate::queue::Turn;
+use crate::quota::CONCURRENT;
 
 /// The metrics of one policy.
 ///
@@ -63,7 +64,8 @@ struct UnitMeters {
 
 impl Meters {
     pub(super) fn new(key_labels: bool, policy: &Policy, before: Option<&Self>) -> Self {
-        let units = policy.units();
+        // Requests in progress are counted by `places`.
+        let units = policy.units().iter().filter(|name| **name != CONCURRENT);
         let policy = SharedString::from_shared(policy.label.clone());
         let values = slice::from_ref(&policy);
         let and = |label| [policy.clone(), SharedString::const_str(label)];
@@ -80,7 +82,7 @@ impl Meters {
             Self {
                 key_labels,
                 outcomes: OUTCOMES.map(|name| table::REQUESTS.counter(by_policy, &and(name))),
-                units: units.iter().map(unit).collect(),
+                units: units.map(unit).collect(),
                 wait: Priority::NAMES.map(|name| table::WAIT.histogram(by_policy, &and(name))),
                 waiting: Priority::NAMES.map(|name| table::WAITING.gauge(by_policy, &and(name))),
                 shares: before.map_or_else(Shares::default, |it| it.shares.clone()),
@@ -176,9 +178,15 @@ impl Meters {
         });
     }
 
+    /// A permit is given back.
+    pub(super) fn forfeited(&self, turn: &Turn) {
+        let costs = self.costs(turn);
+        costs.for_each(|(unit, cost)| unit.refunded.increment(cost));
+    }
+
     /// The cost of a departed request was corrected in a unit.
-    pub(super) fn corrected(&self, unit: usize, difference: i64) {
-        if let Some(unit) = self.units.get(unit) {
+    pub(super) fn corrected(&self, unit: &str, difference: i64) {
+        if let Some(unit) = self.units.iter().find(|it| it.name == unit) {
             let counter = match difference {
                 ..0 => &unit.refunded,
                 _ => &unit.debt,

@@ -96,20 +96,20 @@ async fn requests_are_counted_by_outcome_and_their_spans_name_it() {
 
 #[tokio::test(start_paused = true)]
 async fn costs_and_their_corrections_are_counted_by_unit() {
-    let figures = Figures::new();
-    let tokens = Quota::per_minute(1_000).unit("tokens");
-    let limiter = figures.build(ten().quota(tokens));
+    let (figures, tokens) = (Figures::new(), Quota::per_minute(1_000).unit("tokens"));
+    let limiter = figures.build(ten().quota(tokens).quota(Quota::concurrent(9)));
+    let permit = async || limiter.acquire("a").cost_of("tokens", 100).await.unwrap();
     for actual in [50, 120, 100] {
-        let permit = limiter.acquire("a").cost_of("tokens", 100).await;
-        let charge = permit.unwrap().into_charge();
+        let charge = permit().await.into_charge();
         charge.settle("tokens", actual).unwrap();
     }
+    permit().await.forfeit();
     figures.assert_numbers(
-        "spent_total{policy=ten,unit=requests} 3
-        spent_total{policy=ten,unit=tokens} 300
-        refunded_total{policy=ten,unit=tokens} 50
+        "spent_total{policy=ten,unit=requests} 4
+        spent_total{policy=ten,unit=tokens} 400
+        refunded_total{policy=ten,unit=tokens} 150
         debt_total{policy=ten,unit=tokens} 20
-        refunded_total{policy=ten,unit=requests} 0",
+        refunded_total{policy=ten,unit=requests} 1",
     );
 }
 
