@@ -307,9 +307,19 @@ impl Queue {
         self.unsent.drop_settlements();
         if counters.place().is_none() {
             (self.places.stored, self.places.lease) = (0, None);
+        } else if before.place().is_none() && self.places.held > 0 {
+            // The limit is back. The next call takes the places again.
+            let now = Instant::now();
+            let until = now + policy.lease().unwrap_or_default();
+            self.places.lease = Some(Lease { until, renew: now });
+            self.call_by(now);
         }
         if let Some(sent) = &mut self.calls.sent {
             sent.corrections.drop_settlements();
+            if before.place() != counters.place() {
+                // Its answer has the grants in the former units.
+                sent.places = UNKNOWN;
+            }
         }
         let known = |costs: Costs| {
             let pairs = before.units.iter().copied().zip(costs.0);

@@ -119,10 +119,8 @@ the request names a cost in bytes, and the quotas count requests, tokens
 a cost of 0 is no request
 a cost of 101 tokens can never depart, as the quotas hold 100";
         let bytes = Cost::default().of("bytes", 1);
-        let (none, many) = (
-            Cost::from(0).of("tokens", 0),
-            Cost::default().of("tokens", 101),
-        );
+        let none = Cost::from(0).of("tokens", 0);
+        let many = Cost::default().of("tokens", 101);
         let costs = [Cost::default(), bytes, none, many];
         for (cost, problem) in costs.into_iter().zip(all.lines()) {
             let error = limiter.acquire("a").cost(cost).await.unwrap_err();

@@ -321,9 +321,7 @@ impl State {
         }
         if !self.former.is_empty() {
             flags |= HAS_FORMER;
-            let mut former = Self::new(&self.former);
-            former.in_use_until = self.in_use_until;
-            let former = former.encode();
+            let former = Self::new(&self.former).encode();
             out.put([4, 7, 2], [former.len() as u64, self.in_use_until, 0]);
             out.0.extend(former);
         }

@@ -196,6 +196,14 @@ impl Counter {
         is_alike && self.unit == other.unit && self.span() == other.span()
     }
 
+    /// Recorded times are rounded up to multiples of this.
+    pub(crate) fn grain(&self) -> u64 {
+        match &self.tally {
+            Tally::Window(it) => it.grain,
+            _ => 1,
+        }
+    }
+
     /// Stores the log as the other counter stores its own.
     #[cfg(feature = "redis")]
     pub(crate) fn store_like(&mut self, stored: &Self) {

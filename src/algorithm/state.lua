@@ -215,15 +215,15 @@ if flags % 4 >= 2 then
   at = at + 36
 end
 -- The counters of former quotas, a value of their own, and behind it the departures that also count for them since it was written.
--- `common.more` has those that this call adds, and the number `before`; it is `nil` if they are not in use.
+-- They are in use until `former_ends`. `common.more` has those that this call adds, and the number `before`.
 local former, former_ends = '', 0
 common.more = nil
 if flags >= 4 then
-  local bytes, in_use_until, added, _, ends = unpack('<I4I7I2c7I7', padded, at)
+  local bytes, ends, added = unpack('<I4I7I2', padded, at)
   bytes = bytes + 13 + added * (7 + @grant)
   former, former_ends = sub(raw, at, at + bytes - 1), ends
   at = at + bytes
-  if operation < 2 and in_use_until > now then common.more = { before = added } end
+  if operation < 2 then common.more = { before = added } end
   -- A reset asks the counters until when it has forgotten departures.
   needs_transaction = operation == 6 and ends > now or added > 400
 end

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::iter;
 
 use smallvec::SmallVec;
 
@@ -21,8 +22,7 @@ const MOST_ROUNDS: usize = 64;
 /// The most counters of former quotas that a state keeps.
 const MOST_FORMER: usize = 8;
 
-/// So long after a call under other quotas, departures also count for the former ones, or as long as those count if that is
-/// longer: a process whose requests wait calls within that time.
+/// At least for so long after a call under other quotas, departures also count for the former ones.
 const IN_USE: u64 = 60_000_000;
 
 /// How long the last command is remembered, so that answers to older requests are ignored.
@@ -37,7 +37,7 @@ pub(crate) struct State {
     /// The counters of former quotas. Processes that still have these quotas go on with them, also if their calls and
     /// those under the new quotas take turns.
     pub(crate) former: Vec<Counter>,
-    /// Until then, departures also count for the former quotas, as processes may still have them; else 0.
+    /// Until then, departures also count for the former quotas, as processes may still have them.
     pub(crate) in_use_until: u64,
     /// At most one of each process and lane: that of its latest call. Their order has no meaning. One without demand and grants
     /// makes earlier calls outdated.
@@ -112,15 +112,11 @@ impl State {
         }
         let units = |counters: &[Counter]| units_of(counters.iter().map(|it| it.unit));
         let (former_units, units) = (units(&self.counters), units(quotas));
+        self.drop_former(now);
         let mut old: Vec<Counter> = std::mem::take(&mut self.counters).into_vec();
-        // Former counters that are not in use any more have not recorded all departures. They are behind the others.
-        let complete = match self.in_use_until > now {
-            true => usize::MAX,
-            false => old.len(),
-        };
         old.append(&mut self.former);
         let continued = quotas.iter().map(|quota| {
-            let all = old.iter().zip(0..).filter_map(|(counter, index)| {
+            let all = old.iter().filter_map(|counter| {
                 let (mut counter, span) = (counter.clone(), counter.span());
                 let distance = span.abs_diff(quota.span());
                 let is_continued = counter.continue_as(quota, now);
@@ -128,9 +124,8 @@ impl State {
                     Tally::Gcra(it) if distance > 0 => it.due,
                     _ => 0,
                 };
-                let misses = distance > 0 && index >= complete;
                 let nearness = (span < quota.span(), distance);
-                let order = (distance > 0, misses, Reverse(due), nearness);
+                let order = (distance > 0, Reverse(due), nearness);
                 is_continued.then_some((order, counter))
             });
             let nearest = all.min_by_key(|(order, _)| *order);
@@ -153,8 +148,20 @@ impl State {
         self.former = old;
         // The latest ones are the first.
         self.former.truncate(MOST_FORMER);
-        let memory = self.former.iter().map(|it| it.memory()).max();
-        self.in_use_until = memory.map_or(0, |memory| now + memory.max(IN_USE));
+        // A process that waits calls by its deadline.
+        let deadlines = self.announced.iter().map(|it| it.deadline);
+        let counts = self.former.iter();
+        let counts = counts.map(|it| it.expires().max(now + it.memory()));
+        let latest = deadlines.chain(counts).max().unwrap_or(0);
+        self.in_use_until = latest.max(now + IN_USE);
+        self.drop_former(now);
+    }
+
+    /// Forgets the former quotas if none is in use.
+    fn drop_former(&mut self, now: u64) {
+        if self.in_use_until <= now || self.former.is_empty() {
+            (self.former, self.in_use_until) = Default::default();
+        }
     }
 
     /// Grants departures and keeps the rest of the demand.
@@ -389,7 +396,7 @@ impl State {
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
         // The former quotas may not have recorded a departure that is returned.
-        if settlement.difference > 0 && self.in_use_until > 0 {
+        if settlement.difference > 0 {
             let mut units = Costs::default();
             units.0[settlement.unit] = settlement.difference as u32;
             self.record_in_former(settlement.recorded, settlement.recorded, units);
@@ -462,20 +469,14 @@ impl State {
 
     /// From then on, the state has no effect.
     pub(crate) fn expires(&self) -> u64 {
-        let counters = self.counters.iter().chain(&self.former);
+        let counters = self.counters.iter();
         let announced = self.announced.iter().map(Announcement::expires);
         let memory = self.counters.iter().map(|counter| counter.memory()).max();
         let commands = self.commands.iter();
         let commands = commands.map(|it| it.expires(memory.unwrap_or(0)));
         let generation = self.generation.iter();
         let generation = generation.map(|it| it.quarantined_until.max(it.kept_until));
-        // The last departure may be recorded far ahead. The value of the former counters has them as its own.
-        let former = match self.former.is_empty() {
-            true => &self.counters[..],
-            false => &self.former,
-        };
-        let in_use = former.iter().filter(|_| self.in_use_until > 0);
-        let in_use = in_use.map(|it| self.in_use_until + IN_USE + it.memory());
+        let in_use = iter::once(self.in_use_until);
         let rest = announced.chain(commands).chain(generation).chain(in_use);
         counters
             .map(Counter::expires)
@@ -487,12 +488,9 @@ impl State {
     #[inline(always)]
     pub(crate) fn drop_expired(&mut self, now: u64) {
         self.counters.iter_mut().for_each(|it| it.drop_expired(now));
-        self.former.iter_mut().for_each(|it| it.drop_expired(now));
-        if self.in_use_until <= now && !self.former.is_empty() {
-            self.in_use_until = 0;
-            if self.former.iter().all(|it| it.expires() <= now) {
-                self.former.clear();
-            }
+        if !self.former.is_empty() {
+            self.drop_former(now);
+            self.former.iter_mut().for_each(|it| it.drop_expired(now));
         }
         if !self.announced.is_empty() {
             self.announced.retain(|it| now < it.expires());
@@ -645,9 +643,7 @@ impl State {
     pub(super) fn record(&mut self, at: u64, recorded: u64, units: Costs) {
         let counters = self.counters.iter_mut();
         counters.for_each(|it| it.record(at, recorded, units.0[it.nth()]));
-        if self.in_use_until > 0 {
-            self.record_in_former(at, recorded, units);
-        }
+        self.record_in_former(at, recorded, units);
         if let Some(commands) = &mut self.commands {
             for (nth, units) in units.each() {
                 let (allowed, until) = &mut commands.allowed[nth];

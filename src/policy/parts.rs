@@ -150,9 +150,19 @@ impl PolicyParts {
             let problem = format!("the share is too small: {}", errors[0]);
             vec![BuildError::new("outage", problem)]
         })?;
-        // The quotas of several processes count the same departures, whatever their order.
+        // The quotas of several processes count the same departures, whatever their order and their limits.
         let mut sorted = self.quotas.clone();
-        sorted.sort_by_cached_key(|quota| (quota.window(), quota.limit(), quota.to_string()));
+        sorted.sort_by_cached_key(|quota| {
+            let rate_window = Some(quota.window()).filter(|_| !is_concurrent(&quota));
+            let text = quota.to_string();
+            let kind = text.trim_start_matches(|it: char| it.is_ascii_digit());
+            (
+                rate_window,
+                quota.unit_name(),
+                kind.to_owned(),
+                quota.limit(),
+            )
+        });
         let mut counters: SmallVec<_> = sorted.iter().map(Counter::new).collect();
         let unit_names = interned_units(&number_units(&mut counters));
         let mut largest_costs = Costs::default();
@@ -223,10 +233,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_quotas_makes_no_difference_to_the_state() {
-        let [one, other] = ["1/s + 1/h", "1/h + 1/s"].map(PolicyParts::of);
-        let [one, other] = [one, other].map(|it| it.build().unwrap());
-        assert_eq!(one.counters(), other.counters());
+    fn quotas_count_alike_in_any_order_and_with_other_limits_unless_these_round_times() {
+        let policy = |text: &str| PolicyParts::of(text).build().unwrap();
+        let low = policy("90/m unit=a + 80/m unit=b");
+        for (limit, is_alike) in [(80, true), (95, true), (2_000, false)] {
+            let other = policy(&format!("{limit}/m unit=b + 90/m unit=a"));
+            assert_eq!(low.counts_like(&other), is_alike, "{limit}");
+        }
     }
 
     #[test]

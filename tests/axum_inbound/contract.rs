@@ -75,8 +75,7 @@ async fn the_error_of_the_service_stays_what_it_is_and_its_request_counts() {
     let limiter = per_second(3);
     let broken = service_fn(|_: Request<u32>| async { Err::<Response<String>, _>("broken") });
     let service = inbound(&limiter).charge_when(|_| false).layer(broken);
-    let answer = service.oneshot(Request::new(1)).await;
-    assert_eq!(answer.err(), Some("broken"));
+    assert_eq!(service.oneshot(Request::new(1)).await.err(), Some("broken"));
     assert_eq!(remaining(&limiter).await, 2);
 }
 

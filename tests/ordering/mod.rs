@@ -35,8 +35,7 @@ impl Arrivals {
     /// Four attempts shared one permit, of two per second, and were too many.
     async fn assert_shared_a_permit(&self, limiter: &Limiter) {
         assert_eq!(self.history().most_in_any(SECOND), 4);
-        let snapshot = limiter.peek(KEY).await;
-        assert_eq!(snapshot.expect("an answer").remaining(), 1);
+        assert_eq!(limiter.peek(KEY).await.expect("an answer").remaining(), 1);
     }
 }
 

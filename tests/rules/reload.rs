@@ -213,8 +213,7 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     let waiting = tokio::spawn(limiter.acquire("a"));
     store.recover();
     let permit = bounded(waiting).await;
-    let permit = permit.expect("no panic").expect("a permit");
-    assert!(permit.is_counted());
+    assert!(permit.expect("no panic").expect("a permit").is_counted());
 }
 
 #[tokio::test(start_paused = true)]

@@ -263,6 +263,31 @@ fn spacing_waits_for_an_interval_after_departures_under_other_quotas() {
 }
 
 #[test]
+fn a_quota_that_returns_counts_what_departed_in_between() {
+    let [first, longer] = ["100/h", "1000/2h"].map(counter);
+    let mut state = State::new(std::slice::from_ref(&first));
+    let (a, b) = (&first, &longer);
+    let steps = [(b, 0, 1), (b, 3_599, 1), (b, 5_400, 500), (a, 5_401, 9)];
+    let departed = steps.map(|(quota, seconds, requests)| {
+        let take = call(1, seconds, 0, requests);
+        departs(&mut state, quota, &take, START + seconds * SECOND)
+    });
+    assert_eq!(departed, [1, 1, 500, 0]);
+}
+
+#[test]
+fn former_quotas_are_in_use_until_the_processes_that_wait_have_called() {
+    let [old, new] = ["10/m", "10/s"].map(counter);
+    let mut state = State::new(&[old]);
+    state.announced.push(Announcement {
+        deadline: START + HOUR,
+        ..Announcement::default()
+    });
+    state.continue_as(&[new], START);
+    assert_eq!(state.in_use_until, START + HOUR);
+}
+
+#[test]
 fn a_former_window_forgets_what_has_left_it() {
     let [short, long] = ["200/s", "400/2s"].map(counter);
     let mut state = State::new(std::slice::from_ref(&short));
@@ -272,26 +297,6 @@ fn a_former_window_forgets_what_has_left_it() {
     }
     let now = START + 20 * SECOND;
     assert_eq!(departs(&mut state, &short, &call(2, 1, 0, 1), now), 1);
-}
-
-#[test]
-fn a_process_that_waits_counts_what_departs_between_its_calls() {
-    let quotas = ["20/2h", "10/h"].map(counter);
-    let (mut state, mut departed) = (State::default(), Vec::new());
-    let mut next = [START, START + SECOND];
-    for number in 1..300 {
-        // The first process asks every two minutes, and the second one when it has to.
-        let which = usize::from(next[1] <= next[0]);
-        let (quota, now) = (&quotas[which..=which], next[which]);
-        state.continue_as(quota, now);
-        let mut take = call(which as u64, number, 0, 3);
-        take.mode = [Mode::Try, Mode::Wait][which];
-        let taken = state.take(0, &take, now);
-        next[which] = [now + 120 * SECOND, taken.next_call.max(now + SECOND)][which];
-        departed.extend((0..taken.granted()).map(|_| now));
-        let within = departed.iter().filter(|&&at| at + HOUR > now).count();
-        assert!(which == 0 || taken.granted() == 0 || within <= 10);
-    }
 }
 
 #[test]

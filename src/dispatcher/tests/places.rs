@@ -12,14 +12,18 @@ fn aborting(quotas: &str) -> Arc<Policy> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_goes_on_if_its_concurrency_limit_is_removed() {
-    let (_, handle) = served(aborting("2 concurrent + 100/s"));
-    let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
-    let work = tokio::spawn(place.run(pass(40_000)));
-    pass(100).await;
-    handle.set_policy(aborting("100/s"));
-    drop(Acquire::new(handle.clone(), key()).await.unwrap());
-    work.await.unwrap().unwrap();
+async fn work_goes_on_if_its_concurrency_limit_is_removed_or_put_back() {
+    for later in ["100/s", "2 concurrent + 100/s"] {
+        let (_, handle) = served(aborting("2 concurrent + 100/s"));
+        let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
+        let passes = futures_util::future::join_all((1..40).map(|nth| pass(nth * 1_000)));
+        let work = tokio::spawn(place.run(passes));
+        pass(100).await;
+        handle.set_policy(aborting("100/s"));
+        drop(Acquire::new(handle.clone(), key()).await.unwrap());
+        handle.set_policy(aborting(later));
+        work.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -197,8 +197,7 @@ fn an_attempt_on_a_runtime_that_is_not_polled_holds_up_no_other() {
     };
     proxy.hold();
     let idle = runtime::Builder::new_current_thread().enable_all().build();
-    let idle = idle.unwrap();
-    assert!(idle.block_on(ping()).is_err());
+    assert!(idle.unwrap().block_on(ping()).is_err());
     proxy.resume();
     start_runtime().block_on(until_ok(ping));
     // To connect takes longer than a call waits.

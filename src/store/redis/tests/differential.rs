@@ -333,20 +333,17 @@ impl History {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
             state.continue_as(policy.counters(), now);
             state.drop_expired(now);
-            // Scripts keep the counters of former quotas as they are.
-            state.former.iter_mut().for_each(|it| it.drop_expired(now));
-            let former = &mut state.former;
-            former.retain(|it| State::new(std::slice::from_ref(it)).expires() > now);
+            // Scripts keep the counters of former quotas as they are, and count no places that they reclaim.
+            state.drop_expired(now);
             state.announced.sort_by_key(|it| it.process);
             state
         };
         let in_lua = self.lua.value();
         if let (Some(lua), Some(rust)) = (in_lua.as_deref(), value) {
-            let has_former = !State::decode(lua).unwrap().former.is_empty();
             let [lua, rust] = [lua, rust].map(expiry);
             assert!(lua >= rust, "the value expires too early");
-            // A script sets the expiry later than needed, and seldom. It keeps the counters of former quotas longer.
-            assert!(self.is_strict || has_former || lua <= rust + (rust - START) / 2);
+            // A script sets the expiry later than needed, and seldom.
+            assert!(self.is_strict || lua <= rust + (rust - START) / 2);
             assert!(self.lua.expires() >= lua, "the key expires too early");
         }
         let (lua, mut rust) = (state(in_lua.as_deref()), state(value));
