@@ -299,17 +299,17 @@ impl Queue {
 
     /// Counts as this policy does. After a change of the counters, past departures stay charged, and the costs of requests are
     /// converted to the new units. A request without a cost in one of them fails.
-    pub(crate) fn use_policy(&mut self, policy: &Policy, counters: CounterSet) {
+    pub(crate) fn use_policy(&mut self, policy: &Policy, counters: CounterSet, now: Instant) {
         if self.counters == counters {
             return;
         }
         let before = std::mem::replace(&mut self.counters, counters);
         self.unsent.drop_settlements();
+        self.unsent.lost = 0;
         if counters.place().is_none() {
             (self.places.stored, self.places.lease) = (0, None);
         } else if before.place().is_none() && self.places.held > 0 {
             // The limit is back. The next call takes the places again.
-            let now = Instant::now();
             let until = now + policy.lease().unwrap_or_default();
             self.places.lease = Some(Lease { until, renew: now });
             self.call_by(now);
@@ -317,7 +317,7 @@ impl Queue {
         if let Some(sent) = &mut self.calls.sent {
             sent.corrections.drop_settlements();
             if before.place() != counters.place() {
-                // Its answer has the grants in the former units.
+                // Its answer has the grants in the former units, and another lease or none.
                 sent.places = UNKNOWN;
             }
         }
@@ -596,7 +596,9 @@ impl Queue {
             self.unsent.lost = 0;
             // The lease may have ended before this answer, which renews it. The dispatcher has reported that.
             self.expire_lease(now);
-            self.places.lease = answer.lease;
+            if sent.places != UNKNOWN {
+                self.places.lease = answer.lease;
+            }
             let places = self.counters.place();
             let places = places.map_or(0, |unit| granted.as_costs().0[unit]);
             self.places.stored = sent.places.saturating_add(places);
@@ -1059,13 +1061,26 @@ impl Queue {
         useful.min_by_key(|(_, turn)| turn.from)
     }
 
-    /// Takes the first turn of this cost from its request, for a request of a higher level.
+    /// Takes the first turn of this cost, for a request of a higher level. The requests behind it move up, and the last of them
+    /// is requeued.
     pub(crate) fn preempt(&mut self, cost: Costs, now: Instant) -> Option<Turn> {
-        let (arrival, turn) = self.first_turn(cost, now)?;
-        self.requeue(arrival);
+        let (mut last, _) = self.first_turn(cost, now)?;
+        let behind = self.departing.requests.range_mut(last..);
+        let alike = behind.filter(|(_, it)| it.turn.units == cost && it.turn.is_useful(now));
+        let mut taken: Option<Turn> = None;
+        for (arrival, it) in alike.rev() {
+            match taken.replace(*it.turn) {
+                Some(later) => {
+                    *it.turn = later;
+                    self.departing.woken.extend(it.request.waker.take());
+                }
+                None => last = *arrival,
+            }
+        }
+        self.requeue(last);
         self.departing.unblock(now);
         self.call_by(now);
-        Some(turn)
+        taken
     }
 
     /// A request loses its turn, and waits in its former position.

@@ -90,7 +90,6 @@ async fn an_answer_is_applied_even_if_the_caller_is_gone_or_the_store_is_out() {
 
 #[tokio::test(start_paused = true)]
 async fn responses_of_any_type_can_pause() {
-    // It may be chosen at run time.
     let reader: Arc<dyn Feedback<Option<u64>> + Send + Sync> =
         Arc::new(|busy: &Option<u64>| match busy {
             Some(seconds) => Advice::pause(Duration::from_secs(*seconds)),
@@ -140,7 +139,6 @@ async fn an_upstream_that_refuses_is_paused_unless_feedback_is_switched_off_or_r
     for (nth, (make, expected)) in senders.into_iter().zip(expected).enumerate() {
         let limiter = build(per_second(100));
         let answer = get(&make(limiter.clone()), upstream.uri()).await;
-        // The caller gets the answer of the upstream, and the departure.
         let answer = answer.expect("an answer");
         assert_eq!(answer.status(), 429);
         assert!(answer.extensions().get::<Departure>().is_some());

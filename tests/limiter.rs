@@ -111,7 +111,6 @@ async fn the_queue_holds_no_more_requests_than_it_may_and_none_overtakes_it() {
     assert_eq!(error.kind(), ErrorKind::QueueFull);
     attempt(&limiter, "b", 1).await.expect("a key of its own");
     queue.pop();
-    // A place is free again.
     queue.push(waiter(&limiter).await);
     let queue = tokio::spawn(join_all(queue));
     while !queue.is_finished() {

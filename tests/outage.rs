@@ -232,11 +232,9 @@ async fn health_reports_the_outage_its_cause_and_its_end() {
     assert!(health.since() < Some(start + Duration::from_secs(1)));
     let error = health.error().expect("it is out");
     assert_eq!(error.to_string(), "the store cannot be reached");
-    // Without any request.
     recover(&store);
     sleep(Duration::from_secs(1)).await;
     assert!(!limiter.health().is_out());
-    // Another one soon after it.
     fail(&store, Fault::ReadOnly);
     assert_out(limiter.try_acquire("a").await);
     let health = limiter.health();

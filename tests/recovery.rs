@@ -217,7 +217,6 @@ async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
         assert!(quarantines.is_empty(), "round {round}: {quarantines:?}");
         load.history().await.assert_at_most(LIMIT.into(), WINDOW);
         if round.is_multiple_of(3) {
-            // Until no departure counts any more.
             sleep(WINDOW * 3).await;
         }
     }

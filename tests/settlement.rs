@@ -63,7 +63,6 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
             let free = limiter.acquire("a").cost_of("tokens", 0);
             bounded(free).await.expect("a permit");
         }
-        // One request is kept for the first of those that wait.
         assert!(!attempt(0).await.unwrap().is_granted());
         assert_eq!(left(&limiter).await, (1, Some(20)));
         assert!(waiting.iter().all(|it| !it.is_finished()));

@@ -207,7 +207,6 @@ async fn a_request_whose_permit_has_expired_holds_no_concurrency_permit_while_it
     let late = start(&service, "/late").await;
     settle().await;
     assert_eq!(permits.available_permits(), 0, "it is getting ready");
-    // Another request takes the next departure.
     let other = tokio::spawn(limiter.acquire("upstream").into_future());
     sleep(GUARD * 5).await;
     handle.allow(1);
@@ -349,7 +348,6 @@ async fn errors_pass_through_unchanged_and_a_service_that_fails_to_get_ready_cos
     respond.send_error(broken());
     let error = failing.await.expect("no panic").expect_err("broken");
     assert!(error.is::<io::Error>());
-    // Where the service's error is a type of its own, it is boxed and no more.
     let failing = tower::service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(broken())));
     let service = layer(per_second(1)).layer(failing);
     let error = service.oneshot(get("/a")).await.expect_err("broken");

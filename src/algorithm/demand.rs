@@ -268,13 +268,13 @@ impl Announcement {
         due + LATE.max(2 * round_trip)
     }
 
-    /// The announcement of the first request alone.
-    pub(crate) fn only_first(&self) -> Self {
-        let (arrival, cost) = (self.demand.oldest(), self.demand.first_cost().as_costs());
-        Self {
-            demand: Demand::single(arrival, cost),
-            ..self.clone()
-        }
+    /// The announcement of the first requests alone, which cost so much.
+    pub(crate) fn only(&self, units: Units) -> Self {
+        let mut first = self.clone();
+        let arrival = self.demand.oldest();
+        first.demand.cost = self.demand.first_cost().as_costs();
+        first.demand.points = [Point { arrival, units }].into_iter().collect();
+        first
     }
 
     /// Returns true if its demand counts against capacity that is due later.

@@ -224,8 +224,8 @@ if flags >= 4 then
   former, former_ends = sub(raw, at, at + bytes - 1), ends
   at = at + bytes
   if operation < 2 then common.more = { before = added } end
-  -- A reset asks the counters until when it has forgotten departures.
-  needs_transaction = operation == 6 and ends > now or added > 400
+  -- A transaction drops them. A reset asks the counters until when it has forgotten departures.
+  needs_transaction = operation < 2 and ends <= now or operation == 6 and ends > now or added > 400
 end
 if raw ~= '' and at + logs > #raw + 1 then --whole
 if raw ~= '' and (at + logs > #raw + 1 or #raw ~= @head + size or size > tail_room) then --ring

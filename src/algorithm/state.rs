@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::iter;
 
 use smallvec::SmallVec;
 
@@ -152,8 +151,8 @@ impl State {
         let deadlines = self.announced.iter().map(|it| it.deadline);
         let counts = self.former.iter();
         let counts = counts.map(|it| it.expires().max(now + it.memory()));
-        let latest = deadlines.chain(counts).max().unwrap_or(0);
-        self.in_use_until = latest.max(now + IN_USE);
+        let times = deadlines.chain(counts).chain([now + IN_USE]);
+        self.in_use_until = times.max().unwrap_or(0);
         self.drop_former(now);
     }
 
@@ -476,8 +475,8 @@ impl State {
         let commands = commands.map(|it| it.expires(memory.unwrap_or(0)));
         let generation = self.generation.iter();
         let generation = generation.map(|it| it.quarantined_until.max(it.kept_until));
-        let in_use = iter::once(self.in_use_until);
-        let rest = announced.chain(commands).chain(generation).chain(in_use);
+        let rest = announced.chain(commands).chain(generation);
+        let rest = rest.chain([self.in_use_until]);
         counters
             .map(Counter::expires)
             .chain(rest)
@@ -497,21 +496,28 @@ impl State {
         }
     }
 
-    /// The processes that may be ahead of this one. If the next request of one cannot depart within the horizon because of a
-    /// unit in which this demand costs nothing, only that request is ahead: what it needs of other units is kept for it.
+    /// The processes that may be ahead of this one. If the requests of one wait for units in which this demand costs nothing, only
+    /// those are ahead that can depart together next: what these need of other units is kept for them.
     fn others<'a>(&self, announced: &'a [Announcement], times: &Times, take: &Take) -> Others<'a> {
         let until = times.now + take.horizon;
         let until = until.max(self.suspended_until());
         let mine = take.demand.units();
-        let waits_elsewhere = |other: &&Announcement| {
-            let elsewhere = other.demand.first_cost();
-            let elsewhere = elsewhere.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
-            let waits = !other.demand.is_empty() && !elsewhere.is_zero();
-            waits && self.earliest(times, times.now, Units::default(), elsewhere) > until
-        };
-        let announced = announced.iter().map(|other| match waits_elsewhere(&other) {
-            true => Cow::Owned(other.only_first()),
-            false => Cow::Borrowed(other),
+        let announced = announced.iter().map(|other| {
+            let first = other.demand.first_cost();
+            let elsewhere = first.zip(mine, |theirs, mine| if mine > 0 { 0 } else { theirs });
+            if elsewhere.is_zero() {
+                return Cow::Borrowed(other);
+            }
+            let at = self.earliest(times, times.now, Units::default(), elsewhere);
+            let most = match at > until {
+                true => 1,
+                false => self.fits_at(times, at, elsewhere.as_costs()).max(1),
+            };
+            let is_within = |theirs, cost| theirs * u64::from(theirs > most * cost && cost > 0);
+            match other.demand.units().zip(elsewhere, is_within).is_zero() {
+                true => Cow::Borrowed(other),
+                false => Cow::Owned(other.only(first * most)),
+            }
         });
         Others::new(announced, &self.tags, take, times.now)
     }

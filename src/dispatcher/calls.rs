@@ -154,7 +154,7 @@ impl Dispatcher {
         let handle = &queue.handle;
         let mut locked = queue.lock();
         let (current, guard) = (handle.current(), handle.guard.current_micros());
-        current.apply_to(&mut locked);
+        current.apply_to(&mut locked, begun);
         let (policy, clock, round_trip) = match outage {
             Some(_) => (current.policy.fallback.clone()?, &self.fallback.clock, 0),
             None => {

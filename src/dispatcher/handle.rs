@@ -127,8 +127,9 @@ impl Handle {
         self.denials.forget(None);
         for queue in self.queues() {
             queue.update(|queue| {
-                self.load().apply_to(queue);
-                queue.nudge(Instant::now());
+                let now = Instant::now();
+                self.load().apply_to(queue, now);
+                queue.nudge(now);
             });
         }
     }
@@ -241,7 +242,7 @@ impl Handle {
         if queue.flow == COMBINED {
             current.telemetry.combined();
         }
-        current.apply_to(&mut locked);
+        current.apply_to(&mut locked, position.arrival.at);
         (queue.weight).store(rank.flow().weight, Ordering::Relaxed);
         if position.arrival.number == 0 {
             // New requests are in the order in which they join, as the queues are locked.
@@ -286,7 +287,11 @@ impl Handle {
         queues: &mut HashMap<Key, Lanes>,
         key: &Key,
         cost: Costs,
-        Position { priority, flow, .. }: Position,
+        Position {
+            arrival,
+            priority,
+            flow,
+        }: Position,
     ) -> Arc<KeyQueue> {
         let lanes = queues.entry_ref(key).or_default();
         let (lane, flow) = lane_of(lanes, cost, priority.level(), flow);
@@ -295,7 +300,7 @@ impl Handle {
         }
         let (is_first, current) = (lanes.is_empty(), self.load());
         let queue = KeyQueue::new(self, key, lane, flow);
-        current.apply_to(&mut queue.lock());
+        current.apply_to(&mut queue.lock(), arrival.at);
         lanes.push(queue.clone());
         (self.ranked).fetch_add(queue.is_ranked().into(), Ordering::Relaxed);
         if is_first {
@@ -602,8 +607,8 @@ impl Current {
     }
 
     /// Has a queue count by the policy.
-    pub(super) fn apply_to(&self, queue: &mut Queue) {
-        queue.use_policy(&self.policy, self.counters);
+    pub(super) fn apply_to(&self, queue: &mut Queue, now: Instant) {
+        queue.use_policy(&self.policy, self.counters, now);
     }
 }
 

@@ -198,7 +198,6 @@ async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() 
                 assert_eq!(refused.error().is_store(), status != 429);
             }
             if status == 503 {
-                // The reason is not told.
                 let problem = r#"{"title":"Service Unavailable","status":503}"#;
                 assert_eq!(response.body().get_ref(), problem);
                 assert!(!response.headers().contains_key("retry-after"));

@@ -32,7 +32,6 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
             let sent = client::get(&sender, format!("{}{path}", upstream));
             bounded(sent).await.expect("a response")
         };
-        // It is otherwise as ever. A redirect that the client follows is not counted.
         let moved = get("/moved").await;
         let snapshot = limiter.peek("a").await.expect("a look");
         assert_eq!(snapshot.remaining_of("requests"), Some(98));
@@ -75,7 +74,6 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
         bounded(error).await.expect_err("there is no server");
         assert_eq!(held(&limiter, "a").await, 0);
 
-        // A request that is cancelled before its response.
         let (sender, silent) = (sender.clone(), format!("{}/silent", upstream));
         let pending = tokio::spawn(async move { client::get(&sender, silent).await });
         wait_for_held(&limiter, "a", 1).await;
@@ -149,7 +147,6 @@ async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_clie
     bounded(streamed.chunk()).await.expect("a part");
     let refused = get_from(busy, "0").await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    // The client hangs up.
     drop(streamed);
     wait_for_held(&limiter, "a", 0).await;
     let empty = get_from(server, "empty").await;

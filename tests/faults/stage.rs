@@ -101,7 +101,6 @@ impl Stage {
 
     /// The primary and a replica of it that is up to date.
     pub(crate) fn replicated() -> Self {
-        // A replica need not wait for others to come.
         let start = || RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
         let stage = Self::with(vec![start(), start()]);
         stage.replicate(1, 0);

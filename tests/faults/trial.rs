@@ -29,7 +29,6 @@ pub(crate) fn run(fault: &'static Fault) -> String {
     let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
     let [injected, healed] = stage.befall(fault, least_of_keys);
     let living = stage.living();
-    // More than there are slots of old.
     let each = |arrivals: &[Arrival]| {
         let arrivals = after(arrivals, healed);
         living.iter().all(|&number| {
@@ -56,7 +55,6 @@ pub(crate) fn run(fault: &'static Fault) -> String {
     let (mut most, mut silence) = (0, Duration::ZERO);
     for key in 0..KEYS {
         let own: Vec<_> = arrivals.iter().filter(|it| it.key == key).collect();
-        // A buffer promises no more than that it is long enough for what it is as long as.
         let arrived = own.iter().map(|it| it.at.min(it.departed + BUFFER));
         let departed: History = own.iter().map(|it| it.departed).collect();
         let times: Vec<_> = departed.times().collect();

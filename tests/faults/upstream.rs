@@ -89,7 +89,6 @@ impl Upstream {
     /// All arrivals that were not taken, once the senders have ended.
     pub(crate) fn finish(self) -> Vec<Arrival> {
         let socket = UnixDatagram::unbound().expect("a socket");
-        // It comes behind all others.
         socket.send_to(&[], self.path()).expect("a reader");
         self.reader.join().expect("requests that can be read");
         std::mem::take(&mut *self.arrivals.lock().expect("no panic"))

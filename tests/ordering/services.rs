@@ -119,7 +119,6 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let inner = build(Limiter::builder().quota(Quota::new(10, window)));
     let service = throttled(&inner, upstream(&arrivals, well));
     let service = throttled(&outer, service);
-    // So that those behind the outer one gather for a window.
     inner.acquire(KEY).cost(10).await.expect("a permit");
     join_all((0..20).map(|_| answer(service.clone()))).await;
     let history = arrivals.history();

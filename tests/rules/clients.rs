@@ -142,7 +142,6 @@ async fn who_has_no_request_goes_by_the_last_rule() {
 #[tokio::test]
 async fn a_server_answers_each_request_by_its_rule() {
     let limiter = limiter(table());
-    // The key of its rule, and another part.
     let key = (limiter.by_rules(), key::constant("client"));
     let service = ThrottleLayer::new(limiter)
         .inbound(key, FailureMode::Closed)

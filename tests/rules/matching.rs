@@ -194,7 +194,6 @@ proptest! {
         requests in prop::collection::vec(any_request(), 100),
     ) {
         let table = |all: &[Rule]| Rules::new(all.iter().cloned().chain([Rule::exempt()]));
-        // Some contradict themselves, which is a mistake.
         if let Ok(rules) = table(&all) {
             let alone: Vec<_> = all.chunks(1).map(|rule| table(rule).expect("rules")).collect();
             let unreached = unreached(&rules);

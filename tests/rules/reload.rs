@@ -92,7 +92,6 @@ async fn a_limiter_of_one_rule_follows_it() {
         assert_eq!(search.policy().quotas(), [Quota::per_hour(limit)]);
     };
     follows(Some(per_hour("search", 5)), 5);
-    // The last policy stays while there is no such rule.
     follows(None, 5);
     follows(Some(per_hour("search", 7).path("/s")), 7);
     drop(limiter);

@@ -122,14 +122,12 @@ async fn no_password_of_a_sentinel_is_told() {
 async fn no_url_that_fails_is_told() {
     let server = RedisServer::start();
     server.command::<()>(&["CONFIG", "SET", "requirepass", "another"]);
-    // As where they are switched off, or on the way through a proxy: the server quotes what it does not know.
     let no_auth = RedisServer::start_with(&["--rename-command", "AUTH", ""]);
     let no_hello = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
     let [server, no_auth, no_hello] = [server.port(), no_auth.port(), no_hello.port()];
     for password in PASSWORDS {
         let (encoded, _) = password;
         let unusable = [
-            // No URL, or none of Redis.
             format!("user:{encoded}@host"),
             format!("http://user:{encoded}@host/"),
             format!("redis:user:{encoded}@host/"),
@@ -140,7 +138,6 @@ async fn no_url_that_fails_is_told() {
             format!("redis://user:{encoded}@host/-1"),
             format!("redis://:{encoded}@host/0?protocol=resp9"),
             format!("redis://user:%FF{encoded}@host/"),
-            // Without the feature, or without a server.
             format!("rediss://user:{encoded}@127.0.0.1:1/"),
             format!("redis://user:{encoded}@127.0.0.1:1/"),
             format!("redis://user:{encoded}@nowhere.invalid/"),

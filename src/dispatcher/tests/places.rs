@@ -13,15 +13,17 @@ fn aborting(quotas: &str) -> Arc<Policy> {
 
 #[tokio::test(start_paused = true)]
 async fn work_goes_on_if_its_concurrency_limit_is_removed_or_put_back() {
-    for later in ["100/s", "2 concurrent + 100/s"] {
-        let (_, handle) = served(aborting("2 concurrent + 100/s"));
+    let limited = || aborting("1 concurrent + 100/s");
+    for gap in [0, 1, 50, 99, 40_000] {
+        let handle = process(&Remote::new(SECOND / 10), limited());
         let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
-        let passes = futures_util::future::join_all((1..40).map(|nth| pass(nth * 1_000)));
+        let passes = futures_util::future::join_all((1..4_000).map(|nth| pass(nth * 10)));
         let work = tokio::spawn(place.run(passes));
-        pass(100).await;
+        let _waits = tokio::spawn(Acquire::new(handle.clone(), key()));
+        pass(1_300).await;
         handle.set_policy(aborting("100/s"));
-        drop(Acquire::new(handle.clone(), key()).await.unwrap());
-        handle.set_policy(aborting(later));
+        pass(gap).await;
+        handle.set_policy(limited());
         work.await.unwrap().unwrap();
     }
 }

@@ -312,11 +312,7 @@ fn levels_are_strict_and_keep_the_order_of_arrival() {
         }
         let out = Scenario::new(quota, processes).run();
         let departed = out.done[2..].iter();
-        let level = |it: &Done| {
-            LEVELS
-                .iter()
-                .position(|level| *level == it.job.rank.priority)
-        };
+        let level = |it: &Done| it.job.rank.priority as usize;
         let departed: Vec<_> = departed.map(|it| (level(it), it.arrival)).collect();
         assert!(departed.is_sorted(), "{quota}: {departed:?}");
     }
@@ -451,6 +447,34 @@ fn requests_of_a_high_priority_do_not_wait_behind_thousands_of_others() {
         let rate = last(&without) / last(&out);
         assert!(rate >= 0.99, "{count}: {rate}");
     }
+}
+
+#[test]
+fn requests_whose_turns_a_higher_level_takes_keep_their_order() {
+    let mut all = processes([1]);
+    let high = (1..6).map(|nth| nth * 1_012 - 45);
+    all[0].jobs = of_rank(Priority::Low, 0..40);
+    all[0].jobs.append(&mut of_rank(Priority::High, high));
+    let mut low = Scenario::new("5/s", all).run().done;
+    low.retain(|it| it.job.rank.priority == Priority::Low);
+    assert!(low.is_sorted_by_key(|it| it.arrival));
+}
+
+#[test]
+fn requests_without_tokens_do_not_wait_for_those_with_tokens() {
+    let mut all = processes([1]);
+    for (tokens, nth) in
+        (0..50).flat_map(|nth| (0..21).map(move |it| (it.min(1) as u32, 20 * nth + it)))
+    {
+        let mut job = Job::at(7 * nth);
+        job.tokens = Some((tokens, tokens));
+        all[0].jobs.push(job);
+    }
+    let mut free = Scenario::new("200/s + 20/s gcra burst=5 unit=tokens", all)
+        .run()
+        .done;
+    free.retain(|it| it.job.tokens == Some((0, 0)));
+    assert!(free.iter().all(|it| it.from - it.arrival < SECOND / 2));
 }
 
 /// Requests of a lower level take over within a second, and none starves.

@@ -333,7 +333,7 @@ impl History {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
             state.continue_as(policy.counters(), now);
             state.drop_expired(now);
-            // Scripts keep the counters of former quotas as they are, and count no places that they reclaim.
+            // Now no place of former quotas was reclaimed: scripts keep these as they are.
             state.drop_expired(now);
             state.announced.sort_by_key(|it| it.process);
             state
