@@ -36,7 +36,7 @@ async fn the_policies_of_only_this_key_are_shown() {
     let bytes: u64 = server.command(&["STRLEN", "throttle:{api}"]);
     let full = json!({ "policy": null, "quotas": [{ "used": 10 }], "remaining": { "requests": 0 }, "exact": true,
         "redis": { "name": "throttle:{api}", "bytes": bytes } });
-    let named = json!({ "policy": "github", "quotas": [{}, { "quota": "3000/h" }], "exact": false,
+    let named = json!({ "policy": "github", "quotas": [{ "quota": "3000/h" }, {}], "exact": false,
         "redis": { "name": "throttle:{api}:github" } });
     assert_includes(&shown, &json!({ "key": "api", "policies": [full, named] }));
     let full = &shown["policies"][0];
