@@ -270,11 +270,15 @@ impl Announcement {
 
     /// The announcement of the first requests alone, which cost so much.
     pub(crate) fn only(&self, units: Units) -> Self {
-        let mut first = self.clone();
         let arrival = self.demand.oldest();
-        first.demand.cost = self.demand.first_cost().as_costs();
-        first.demand.points = [Point { arrival, units }].into_iter().collect();
-        first
+        let demand = Demand {
+            points: SmallVec::from_buf([Point { arrival, units }]),
+            cost: self.demand.first_cost().as_costs(),
+        };
+        Self {
+            demand,
+            ..self.clone()
+        }
     }
 
     /// Returns true if its demand counts against capacity that is due later.

@@ -513,8 +513,11 @@ impl State {
                 true => 1,
                 false => self.fits_at(times, at, elsewhere.as_costs()).max(1),
             };
-            let is_within = |theirs, cost| theirs * u64::from(theirs > most * cost && cost > 0);
-            match other.demand.units().zip(elsewhere, is_within).is_zero() {
+            let beyond = |theirs: u64, cost: u64| match cost {
+                0 => 0,
+                _ => theirs.saturating_sub(most * cost),
+            };
+            match other.demand.units().zip(elsewhere, beyond).is_zero() {
                 true => Cow::Borrowed(other),
                 false => Cow::Owned(other.only(first * most)),
             }

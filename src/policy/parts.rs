@@ -240,6 +240,8 @@ mod tests {
             let other = policy(&format!("{limit}/m unit=b + 90/m unit=a"));
             assert_eq!(low.counts_like(&other), is_alike, "{limit}");
         }
+        let [one, other] = ["1/s + 1/h", "1/h + 1/s"].map(policy);
+        assert_eq!(one.counters(), other.counters());
     }
 
     #[test]

@@ -43,6 +43,22 @@ fn output_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn colors_are_only_for_terminals() {
+    const ERROR: &str = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m ";
+    for (variables, is_colored) in [
+        (&[][..], false),
+        (&[("CLICOLOR_FORCE", "1")], true),
+        (&[("CLICOLOR_FORCE", "0"), ("NO_COLOR", "1")], false),
+    ] {
+        let mut command = throttle(&["show", "key", "--redis", UNREACHABLE]);
+        let ended = Ended::of(command.envs(variables.iter().copied()));
+        let error = ended.stderr;
+        assert_eq!(error.starts_with(ERROR), is_colored, "{error:?}");
+        assert_eq!(error.contains('\u{1b}'), is_colored);
+    }
+}
+
+#[test]
 fn all_shells_have_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = run(&format!("completions {shell}")).printed();

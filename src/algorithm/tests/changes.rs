@@ -300,6 +300,26 @@ fn a_former_window_forgets_what_has_left_it() {
 }
 
 #[test]
+fn a_process_that_waits_counts_what_departs_between_its_calls() {
+    let quotas = ["20/2h", "10/h"].map(counter);
+    let (mut state, mut departed) = (State::default(), Vec::new());
+    let mut next = [START, START + SECOND];
+    for number in 1..300 {
+        // The first process asks every two minutes, and the second one when it has to.
+        let which = usize::from(next[1] <= next[0]);
+        let (quota, now) = (&quotas[which..=which], next[which]);
+        state.continue_as(quota, now);
+        let mut take = call(which as u64, number, 0, 3);
+        take.mode = [Mode::Try, Mode::Wait][which];
+        let taken = state.take(0, &take, now);
+        next[which] = [now + 120 * SECOND, taken.next_call.max(now + SECOND)][which];
+        departed.extend((0..taken.granted()).map(|_| now));
+        let within = departed.iter().filter(|&&at| at + HOUR > now).count();
+        assert!(which == 0 || taken.granted() == 0 || within <= 10);
+    }
+}
+
+#[test]
 fn a_call_that_arrives_late_neither_strands_places_nor_frees_those_in_use() {
     let quotas = [counter("20 concurrent lease=30s")];
     let mut state = State::new(&quotas);

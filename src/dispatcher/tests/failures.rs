@@ -45,11 +45,8 @@ async fn a_store_that_fails_or_panics_is_rarely_called_until_it_is_back() {
         assert!(!waiting.is_finished());
         assert!(store.calls() <= 50, "{} calls", store.calls());
         store.set(Fault::None);
-        timeout(2 * SECOND, waiting)
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let departed = timeout(2 * SECOND, waiting).await.expect("in time");
+        departed.unwrap().unwrap();
     }
 }
 
@@ -262,10 +259,8 @@ async fn a_try_that_misses_its_turn_does_not_wait() {
     assert_eq!(store.remaining(&handle), 8);
     store.apply(&handle, &Operation::Control(pause(3_600 * SECOND)));
     pass(1_000).await;
-    assert!(matches!(
-        timeout(SECOND, attempt).await,
-        Ok(Err(Refusal::Limited(_)))
-    ));
+    let refused = timeout(SECOND, attempt).await.expect("at once");
+    assert!(matches!(refused, Err(Refusal::Limited(_))));
 }
 
 #[tokio::test(start_paused = true)]
