@@ -1042,15 +1042,13 @@ impl Queue {
         blocked
     }
 
-    /// Removes a request that is cancelled, or fails at its bound. Its turn is reassigned; returns true if it had one.
-    pub(crate) fn cancel(&mut self, arrival: Arrival, now: Instant) -> bool {
-        let departing = self.departing.requests.remove(&arrival);
-        match &departing {
+    /// Removes a request that is cancelled, or fails at its bound. Its turn is reassigned.
+    pub(crate) fn cancel(&mut self, arrival: Arrival, now: Instant) {
+        match self.departing.requests.remove(&arrival) {
             Some(it) => self.reassign(Mode::Wait, *it.turn, now),
             None if self.take_without_turn(arrival).is_some() => self.withdraw_demand(now),
             None => drop(self.failed.remove(&arrival)),
         }
-        departing.is_some()
     }
 
     /// The first turn of this cost whose request has not departed.

@@ -1,5 +1,7 @@
 //! A key that is known to be over its limit is refused without a call to the store.
 
+use tower_throttle::Priority;
+
 use crate::prelude::*;
 
 /// Shorter than an entry holds.
@@ -56,6 +58,18 @@ async fn a_refund_a_reset_and_a_raised_limit_count_at_once() {
     let raised = Quota::new(2, WINDOW);
     limiter.set_quota(raised).expect("a quota");
     assert!(is_granted(&limiter).await && !is_granted(&limiter).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_request_that_is_cancelled_counts_at_once() {
+    let limiter = build(one_per(WINDOW, &remote()));
+    assert!(is_granted(&limiter).await);
+    let second = async || limiter.acquire("a").max_wait(WINDOW * 3 / 2).await;
+    let first = limiter.acquire("a").priority(Priority::High);
+    let mut first = Box::pin(first.into_future());
+    assert!(timeout(10 * MS, &mut first).await.is_err() && second().await.is_err());
+    drop(first);
+    assert!(second().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

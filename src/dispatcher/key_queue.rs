@@ -309,9 +309,9 @@ impl Drop for Waiting {
             return;
         }
         let now = Instant::now();
-        if queue.update(|queue| queue.cancel(self.position.arrival, now)) {
-            queue.handle.denials.forget(Some(&queue.key));
-        }
+        queue.update(|queue| queue.cancel(self.position.arrival, now));
+        // Requests of all lanes may depart sooner.
+        queue.handle.denials.forget(Some(&queue.key));
         let waited = now.saturating_duration_since(self.position.arrival.at);
         let span = std::mem::take(&mut self.span);
         let current = queue.handle.load();
