@@ -18,7 +18,9 @@ use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::policy::Policy;
 use crate::quota::{CONCURRENT, UnitNames};
-use crate::store::LONGEST_CALL;
+
+/// A call is dropped that was not answered after so long.
+pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(5);
 
 /// How long a request without a bound waits for a store that is out.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(5);

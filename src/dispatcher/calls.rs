@@ -14,8 +14,8 @@ use crate::algorithm::{Mode, Take};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::queue::CounterSet;
-use crate::store::{Answered, Call, LONGEST_CALL, Operation, Reply, Store};
+use crate::queue::{CounterSet, LONGEST_CALL};
+use crate::store::{Answered, Call, Operation, Reply, Store};
 
 /// The least horizon, in microseconds, and what it adds to one and a half round trips.
 const HORIZON: u64 = 100_000;

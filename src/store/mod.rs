@@ -7,7 +7,6 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -46,9 +45,6 @@ mod memory;
 mod nudge;
 #[cfg(feature = "redis")]
 mod redis;
-
-/// Limiters drop a call that was not answered after so long.
-pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(5);
 
 /// Keeps the state of keys for all processes that use it.
 ///

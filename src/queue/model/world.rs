@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use super::steps::Step;
 use crate::algorithm::{Counter, Demand, Known, LEVEL_BITS, Mode, State, Take, Taken};
 use crate::queue::departures::Departing;
-use crate::queue::{Arrival, CounterSet, Queue};
+use crate::queue::{Arrival, CounterSet, LONGEST_CALL, Queue};
 use crate::quota::{CONCURRENT, Quota};
-use crate::store::LONGEST_CALL;
 
 /// A tick is half of the horizon: the store's constants are 20 ms, 100 ms and 250 ms.
 pub(super) const TICK: Duration = Duration::from_millis(50);

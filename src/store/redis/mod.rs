@@ -27,7 +27,8 @@ use crate::error::BuildError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::name_problem;
-use crate::store::{LONGEST_CALL, Reply, StoreError};
+use crate::queue::LONGEST_CALL;
+use crate::store::{Reply, StoreError};
 
 pub use self::keys::{Keys, StoredKey};
 pub use self::look::{KeyState, QuotaState, WaitingProcess};
