@@ -173,6 +173,20 @@ async fn a_store_that_was_never_used_rests_once() {
     assert!(ttl > 0, "every key expires");
 }
 
+/// It has an old mark that says that it knows all calls, and another process has not seen what is lost.
+#[tokio::test]
+async fn a_server_that_restarts_with_an_old_snapshot() {
+    let mut server = RedisServer::start();
+    let limiter = strict(&server).await;
+    rested(&limiter).await;
+    server.command::<()>(&["SAVE"]);
+    attempt(&limiter, "b", LIMIT).await.expect("no rest");
+    server.restart();
+    let another = strict(&server).await;
+    let refused = attempt(&another, "b", 1).await;
+    assert!(refused.expect_err("it rests").delay() > WINDOW);
+}
+
 /// Processes whose requests wait expect the state, though none of their own departures counts.
 #[tokio::test]
 async fn a_single_key_that_is_lost_while_requests_wait() {

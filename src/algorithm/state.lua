@@ -276,10 +276,11 @@ if call_flags % 2 == 1 then
   local ends = now + quarantine
   forgets = call_flags % 8 >= 4
   if generation == 0 then
-    local since = tonumber(call('GET', KEYS[2]) or '')
+    local mark = call('GET', KEYS[2]) or ''
+    local since = sub(mark, -8) == origin and tonumber(sub(mark, 1, -9))
     if not since or since > now then
       since = now
-      if operation < 2 then call('SET', KEYS[2], now, 'PX', 315360000000) end
+      if operation < 2 then call('SET', KEYS[2], string.format('%.0f', now) .. origin, 'PX', 315360000000) end
     end
     if not is_known and not forgets then ends = since + quarantine end
     forgets = true

@@ -94,19 +94,19 @@ pub enum Recovery {
     /// limit, its lease), the buffer, and a second in which other processes may depart by what they were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
     /// may depart later than that.
     ///
-    /// A mark on each server, or in each hash slot of a cluster, says since when it has known every call. Where the mark
-    /// is missing, as on a server that was started empty or emptied, or when strict recovery is first used, all keys are in
-    /// quarantine for that time.
+    /// A mark on each server, or in each hash slot of a cluster, says since when that server process has known every call. Where
+    /// the mark is missing or that of another process, all keys without a state are in quarantine for that time: after a restart or
+    /// a failover, on a server that was emptied, and when strict recovery is first used.
     ///
     /// A key may be in quarantine without need, for example after a clean restart of the server.
     ///
     /// It does not see:
     ///
-    /// - the loss of the state of a single key, by eviction or by a replica that takes over, until a process calls that
+    /// - the loss of the state of a single key, by eviction, until a process calls that
     ///   knows a later state, as its requests for the key wait or have departed within the window;
     /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
     ///   after ten idle minutes, 300 ms;
-    /// - two primaries that both accept writes, for longer than the window.
+    /// - two primaries that both accept writes, for longer than a second plus the buffer.
     ///
     /// All processes that share a key need the same recovery, as others do not wait. And either all of them know the server
     /// process, or none does, or else the key stays in quarantine: a `RedisStore` made from a connection does not know it, nor

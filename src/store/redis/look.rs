@@ -81,7 +81,7 @@ pub struct KeyState {
     pub bytes: usize,
     /// How long until Redis deletes the value.
     pub expiry: Option<Duration>,
-    /// The quotas, by window, then by limit. A concurrency limit stands by its lease.
+    /// The quotas: a concurrency limit first, then the others by window, unit, algorithm and limit.
     pub quotas: Vec<QuotaState>,
     /// The processes whose requests wait, the one with the oldest request first.
     pub waiting: Vec<WaitingProcess>,

@@ -125,9 +125,14 @@ impl RedisStore {
         values.drain(..skipped);
         values.resize(2, Value::Nil);
         let contents = redis::from_redis_value(Value::Array(values)).map_err(|_| strange())?;
-        let (value, since): (Option<Vec<u8>>, Option<u64>) = contents;
-        let since = since.filter(|&since| since <= now);
-        let (server, known_since) = (origin.server, since.unwrap_or(now));
+        let (value, mark): (Option<Vec<u8>>, Option<Vec<u8>>) = contents;
+        let server = origin.server;
+        let since = mark.as_deref().and_then(|mark| {
+            let since = mark.strip_suffix(&server.to_le_bytes())?;
+            str::from_utf8(since).ok()?.parse().ok()
+        });
+        let since = since.filter(|&since: &u64| since <= now);
+        let known_since = since.unwrap_or(now);
         let applied = call.apply_strict(value.as_deref(), now, server, known_since);
         let (answer, written) = applied.map_err(naming(name))?;
         // The answer is nil if the value has changed.
@@ -149,7 +154,8 @@ impl RedisStore {
             if exclusive.is_some() {
                 pipe.atomic();
                 if named.is_strict() && since.is_none() {
-                    let set = pipe.cmd("SET").arg(self.mark(name)).arg(now);
+                    let set = pipe.cmd("SET").arg(self.mark(name));
+                    set.arg([now.to_string().as_bytes(), &server.to_le_bytes()].concat());
                     set.arg("PX").arg(HORIZON.as_millis() as u64);
                 }
             }

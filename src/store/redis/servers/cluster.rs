@@ -99,7 +99,7 @@ impl Cluster {
 
     /// Waits for an update of the map.
     async fn updated(&self, deadline: Instant) -> Result<(), StoreError> {
-        let update = || self.clone().update();
+        let update = || self.clone().update(0);
         self.updates.join(deadline, |()| false, update).await
     }
 
@@ -107,21 +107,24 @@ impl Cluster {
         self.map.lock().by_slot[usize::from(slot)].clone()
     }
 
-    /// Takes the map of the first server that answers, of those that are known and the seeds.
-    async fn update(self) -> Result<(), StoreError> {
+    /// Takes the map of the first server that answers, of those that are known and the seeds. That of the server `doubted`,
+    /// which failed a call, counts if no other has one: it may have lost the others.
+    async fn update(self, doubted: u64) -> Result<(), StoreError> {
         let nodes = self.map.lock().in_random_order();
+        let ask = async |node: Node| (node.target().number == doubted, ask(node).await);
         let mut answers = stream::iter(nodes).map(ask).buffer_unordered(ASKED_AT_ONCE);
-        let mut why = errors::unreachable();
-        while let Some(answer) = answers.next().await {
-            match answer {
-                Ok(ranges) => {
-                    self.map.lock().replace(ranges);
-                    return Ok(());
-                }
-                Err(error) => why = error,
+        let mut found = Err(errors::unreachable());
+        while let Some((is_doubted, answer)) = answers.next().await {
+            let is_last = answer.is_ok() && !is_doubted;
+            if answer.is_ok() || found.is_err() {
+                found = answer;
+            }
+            if is_last {
+                break;
             }
         }
-        Err(why)
+        self.map.lock().replace(found?);
+        Ok(())
     }
 
     /// Follows the redirections of a command. A redirected command had no effect.
@@ -262,7 +265,8 @@ impl Topology for Cluster {
         let refusals = answer.iter().flatten().filter_map(CommandAnswer::refusal);
         let mut errors = refusals.chain(answer.as_ref().err().cloned());
         if errors.any(|error| error.is_outage()) {
-            drop(self.updates.start(|()| false, self.clone().update()));
+            let update = self.clone().update(node.target().number);
+            drop(self.updates.start(|()| false, update));
         }
         let answers = answer.iter().flatten();
         let redirects: Vec<_> = answers.filter_map(|it| redirect(it, node)).collect();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{ConnectionAddr, ConnectionInfo, TlsMode};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
 use tokio::sync::Mutex;
 
 use super::Servers;
@@ -28,21 +29,33 @@ pub(crate) fn by_sentinels<U: AsRef<str>>(
         false => (primary.to_owned(), SentinelNodeConnectionInfo::default()),
     };
     let node = Some(node.set_tcp_settings(tcp_settings()));
-    let client = SentinelClient::build(sentinels, name, node, SentinelServerType::Master);
+    // A client of its own for each attempt: one on a runtime that is not polled any more holds up no other.
+    let build = move || {
+        let (sentinels, name, node) = (sentinels.clone(), name.clone(), node.clone());
+        SentinelClient::build(sentinels, name, node, SentinelServerType::Master)
+    };
     // The URLs are valid by now, so that the cause quotes none.
     let invalid = "the sentinels are invalid: pass at least one URL, all of one kind";
-    let client = client.map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
-    Ok(by_sentinel_client(client))
+    build().map_err(|it| StoreError::new(invalid).caused_by(it).invalid_url())?;
+    Ok(found_by(move || {
+        let client = build();
+        async move { client?.async_get_client().await }.boxed()
+    }))
 }
 
 /// The primary that this client finds, for each connection. It has to ask for [`SentinelServerType::Master`].
 pub(crate) fn by_sentinel_client(client: SentinelClient) -> Servers {
-    prepare_tls();
     let client = Arc::new(Mutex::new(client));
-    let find = move || {
+    found_by(move || {
         let client = client.clone();
         async move { client.lock().await.async_get_client().await }.boxed()
-    };
+    })
+}
+
+fn found_by(
+    find: impl Fn() -> BoxFuture<'static, RedisResult<Client>> + Send + Sync + 'static,
+) -> Servers {
+    prepare_tls();
     Arc::new(Node::new(Target {
         find: Box::new(find),
         // An attempt connects to a sentinel and twice to the server.

@@ -14,6 +14,7 @@ use crate::store::redis::servers;
 use support::errors::until_ok;
 use support::proxy::Proxy;
 use support::redis_server::RedisServer;
+use support::sentinel::{NAME, Sentinels};
 
 mod clusters;
 mod errors;
@@ -189,18 +190,24 @@ fn an_attempt_that_ends_with_its_runtime_is_made_again_on_another() {
 
 #[test]
 fn an_attempt_on_a_runtime_that_is_not_polled_holds_up_no_other() {
-    let (_server, proxy, servers) = proxied();
-    let ping = async || {
+    let idle = runtime::Builder::new_current_thread().enable_all().build();
+    let (idle, sentinels) = (idle.unwrap(), Sentinels::start());
+    let proxy = Proxy::start(sentinels.sentinels[0].port());
+    let by_sentinel = servers::by_sentinels([proxy.url()], NAME).unwrap();
+    let (_server, direct, at) = proxied();
+    let ping = async |servers: &Servers| {
         let deadline = Instant::now() + Duration::from_millis(100);
         let ping = pipe(&[&["PING"]]);
         servers.run("key", &ping, deadline).await.map(drop)
     };
-    proxy.hold();
-    let idle = runtime::Builder::new_current_thread().enable_all().build();
-    assert!(idle.unwrap().block_on(ping()).is_err());
-    proxy.resume();
-    start_runtime().block_on(until_ok(ping));
+    for (proxy, servers) in [(&proxy, &by_sentinel), (&direct, &at)] {
+        proxy.hold();
+        assert!(idle.block_on(ping(servers)).is_err());
+        proxy.resume();
+        start_runtime().block_on(until_ok(async || ping(servers).await));
+    }
     // To connect takes longer than a call waits.
+    let (proxy, ping) = (direct, async || ping(&at).await);
     proxy.delay(Duration::from_millis(40));
     let runtimes = [(); 2].map(|()| start_runtime());
     std::thread::scope(|scope| {

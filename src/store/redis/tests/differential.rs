@@ -59,7 +59,8 @@ struct History {
     policy: usize,
     /// An earlier value.
     saved: Option<Option<Vec<u8>>>,
-    mark: Option<u64>,
+    /// The mark of a server: since when it has known of every call, and its number.
+    mark: Option<(u64, u64)>,
     processes: Vec<Process>,
     now: u64,
     server: u64,
@@ -303,7 +304,10 @@ impl History {
     fn origin(&self) -> Origin {
         Origin {
             server: self.server,
-            since: self.mark.filter(|&it| it <= self.now).unwrap_or(self.now),
+            since: match self.mark {
+                Some((since, server)) if server == self.server => since.min(self.now),
+                _ => self.now,
+            },
         }
     }
 
@@ -322,7 +326,12 @@ impl History {
         if is_kept || other.is_none() {
             self.lua.set(value.as_deref());
         }
-        self.mark = self.lua.get("mark");
+        let mark: Option<Vec<u8>> = self.lua.get("mark");
+        self.mark = mark.map(|mark| {
+            let (since, server) = mark.split_last_chunk().unwrap();
+            let since = str::from_utf8(since).unwrap().parse().unwrap();
+            (since, u64::from_le_bytes(*server))
+        });
         self.acknowledge(operation, process, &answer);
     }
 

@@ -2,6 +2,9 @@
 
 use super::super::slots::{Redirect, SLOTS, read, slot_of};
 use super::*;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
 use support::cluster::Cluster;
 
 fn value(text: &str) -> Value {
@@ -42,6 +45,62 @@ async fn only_the_commands_of_a_slot_that_moved_are_sent_again() {
     assert!(answers[1].origin.sent >= answers[0].origin.received);
     assert_ne!(servers.shard(&a), servers.shard(&b));
     assert_eq!(servers.primaries(soon()).await.unwrap().len(), 3);
+}
+
+/// A server that takes the others for the holders of the slots, and says so after a while.
+async fn fake(listener: TcpListener, holders: [u16; 2], answer: &'static str, delay: u64) {
+    let range = |first, last, port| {
+        format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
+    };
+    let ranges = range(0, 8_191, holders[0]) + &range(8_192, 16_383, holders[1]);
+    loop {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let slots = format!("*2\r\n{ranges}");
+        tokio::spawn(async move {
+            let mut bytes = vec![0; 4_096];
+            while let Ok(count @ 1..) = socket.read(&mut bytes).await {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                let words: Vec<_> = text.split("\r\n").collect();
+                for at in (0..words.len()).filter(|at| words[*at].starts_with('*')) {
+                    let answer = match words[at + 2] {
+                        "CLUSTER" => &slots,
+                        "GET" => answer,
+                        _ => "+OK\r\n",
+                    };
+                    sleep(Duration::from_millis(delay)).await;
+                    socket.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn the_map_of_a_server_that_has_lost_the_others_does_not_count() {
+    let bind = || TcpListener::bind("127.0.0.1:0");
+    let (lost, other, new) = (
+        bind().await.unwrap(),
+        bind().await.unwrap(),
+        bind().await.unwrap(),
+    );
+    let [old_port, other_port, new_port] =
+        [&lost, &other, &new].map(|it| it.local_addr().unwrap().port());
+    let seeds = [old_port, other_port].map(|port| format!("redis://127.0.0.1:{port}/"));
+    let servers = servers::cluster(seeds).unwrap();
+    let down = "-CLUSTERDOWN The cluster is down\r\n";
+    // It is the nearest one.
+    tokio::spawn(fake(lost, [old_port, other_port], down, 0));
+    tokio::spawn(fake(other, [new_port, other_port], "+OK\r\n", 5));
+    tokio::spawn(fake(new, [new_port, other_port], "+OK\r\n", 5));
+    let name = (0..)
+        .map(|nth| nth.to_string())
+        .find(|it| slot_of(it) < 8_192);
+    let name = name.unwrap();
+    until_ok(async || {
+        let answers = run(&servers, &[&["GET", &name]]).await.unwrap();
+        answers[0].refusal().map_or(Ok(()), Err)
+    })
+    .await;
 }
 
 #[test]
