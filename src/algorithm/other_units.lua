@@ -1,5 +1,5 @@
--- If the requests of a process wait for units in which this demand costs nothing, only those count that can depart together
--- next; see State::others in state.rs. Runs within state.lua, only if there are several units.
+-- If the requests of a process wait for units in which this demand costs nothing, only those count that can depart until
+-- the horizon; see State::others in state.rs. Runs within state.lua, only if there are several units.
 
 if competing > 0 then
   local latest = now + horizon
@@ -8,8 +8,7 @@ if competing > 0 then
   for j = 1, competing do
     local <<first&>> = common.first_cost(costs_at[j])
     local elsewhere& = mine& > 0 and 0 or first&
-    local at = earliest(now, <<0>>, <<elsewhere&>>)
-    local most = at > latest and 1 or math.max(1, fits(at, <<elsewhere&>>))
+    local most = math.max(1, fits(latest, <<elsewhere&>>))
     if <<elsewhere& > 0 and waiting&[j] > most * elsewhere&| or >> then
       newest[j], <<waiting&[j]>> = oldest[j], <<most * first&>>
     end

@@ -497,7 +497,7 @@ impl State {
     }
 
     /// The processes that may be ahead of this one. If the requests of one wait for units in which this demand costs nothing, only
-    /// those are ahead that can depart together next: what these need of other units is kept for them.
+    /// those are ahead that can depart until the horizon: what these need of other units is kept for them.
     fn others<'a>(&self, announced: &'a [Announcement], times: &Times, take: &Take) -> Others<'a> {
         let until = times.now + take.horizon;
         let until = until.max(self.suspended_until());
@@ -508,11 +508,7 @@ impl State {
             if elsewhere.is_zero() {
                 return Cow::Borrowed(other);
             }
-            let at = self.earliest(times, times.now, Units::default(), elsewhere);
-            let most = match at > until {
-                true => 1,
-                false => self.fits_at(times, at, elsewhere.as_costs()).max(1),
-            };
+            let most = self.fits_at(times, until, elsewhere.as_costs()).max(1);
             let beyond = |theirs: u64, cost: u64| match cost {
                 0 => 0,
                 _ => theirs.saturating_sub(most * cost),

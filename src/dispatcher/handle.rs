@@ -310,8 +310,9 @@ impl Handle {
         queue
     }
 
-    /// The queue whose requests may use a departure: that of the highest level in which requests of the same share and like it
-    /// wait, or else its own. A level with a reserve keeps its departures.
+    /// The queue whose requests may use a departure: that of the highest level, down to its own, in which requests of the same
+    /// share and like it wait, or else its own. A level with a reserve keeps its departures. A lower level asks the store, as
+    /// requests of other processes and shares may be ahead.
     fn queue_like(
         self: &Arc<Self>,
         queues: &mut HashMap<Key, Lanes>,
@@ -324,7 +325,8 @@ impl Handle {
         let is_reserved = self.load().is_reserved(mine);
         let lanes = queues.get(key).into_iter().flatten();
         let alike = lanes.filter(|it| costs_alike(it.lane) && it.flow == position.flow);
-        let alike = alike.filter(|it| !is_reserved || level(it.lane) == mine);
+        let highest = if is_reserved { mine } else { 0 };
+        let alike = alike.filter(|it| (highest..=mine).contains(&level(it.lane)));
         let waiting = alike.filter(|it| it.lock().len() > 0);
         match waiting.min_by_key(|it| level(it.lane)) {
             Some(queue) => queue.clone(),

@@ -461,6 +461,28 @@ fn requests_whose_turns_a_higher_level_takes_keep_their_order() {
 }
 
 #[test]
+fn a_departure_that_a_level_does_not_use_goes_to_the_next_level_in_all_processes_and_shares() {
+    for count in [1, 2] {
+        let of = |share, priority, times| {
+            let share = of_share(share, 1);
+            of_rank(Rank { priority, ..share }, times)
+        };
+        let mut all = processes([1, 1]);
+        all.truncate(count);
+        let mut unused = of("a", Priority::High, 10..30);
+        unused.iter_mut().for_each(|it| it.wish = Wish::Forfeits);
+        let lowest = of("a", Priority::Lowest, 30..40);
+        all[0].jobs = [of("a", Priority::Highest, 0..10), unused, lowest].concat();
+        let normal = of("b", Priority::Normal, 30..40);
+        all[count - 1].jobs.extend(normal);
+        let out = Scenario::new("10/1s", all).run();
+        let levels = out.done.iter().map(|it| it.job.rank.priority);
+        assert_eq!(out.done.len(), 30);
+        assert!(levels.is_sorted(), "{count}: {:?}", out.done);
+    }
+}
+
+#[test]
 fn requests_without_tokens_do_not_wait_for_those_with_tokens() {
     let mut all = processes([1]);
     for (tokens, nth) in
@@ -475,6 +497,22 @@ fn requests_without_tokens_do_not_wait_for_those_with_tokens() {
         .done;
     free.retain(|it| it.job.tokens == Some((0, 0)));
     assert!(free.iter().all(|it| it.from - it.arrival < SECOND / 2));
+}
+
+#[test]
+fn what_requests_with_tokens_need_until_the_horizon_is_kept_for_them() {
+    let mut all = processes([1, 60]);
+    for tokens in [0, 1] {
+        let times = (0..10).map(|nth| nth * 9).chain(200..210);
+        all[0].jobs.append(&mut of_rank(Priority::High, times));
+        let new = &mut all[0].jobs[20 * tokens as usize..];
+        (new.iter_mut()).for_each(|it| it.tokens = Some((tokens, tokens)));
+    }
+    all[1].jobs = of_rank(Priority::Normal, 210..230);
+    (all[1].jobs.iter_mut()).for_each(|it| it.tokens = Some((0, 0)));
+    let done = Scenario::new("20/s + 10/s unit=tokens", all).run().done;
+    let first = done[..40].iter().map(|it| it.job.rank.priority);
+    assert_eq!(first.filter(|it| *it != Priority::High).count(), 0);
 }
 
 /// Requests of a lower level take over within a second, and none starves.
