@@ -2,8 +2,8 @@
 //!
 //! A [`Limiter`] holds one or more quotas, each "N per W", and hands out permits to depart: at most N
 //! in *any* window of length W, across all processes that share its [`store`]. Requests that
-//! may not depart yet wait, first come, first served; they fail only on a bound that their caller
-//! set, or when the store is out for longer than they wait for it.
+//! may not depart yet wait, first come, first served; they fail only by a bound that you
+//! set, if the store fails, or if new quotas are below their cost.
 //!
 //! ```
 //! use tower_throttle::{Limiter, Quota};
@@ -81,7 +81,7 @@
 //! | `tracing` | spans and events: [`telemetry`] | |
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `serde` | `rules::Rules::read`; [`Quota`] in configurations; [`Priority`], [`Outage`], [`Recovery`] and [`Lost`] can be read | |
-//! | `test-util` | [`test_util`]: a clock, stores that fail and record, the history checker | |
+//! | `test-util` | [`test_util`]: a clock, a store that fails and counts its calls, the history checker | |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "redis-1", feature = "tower")),
@@ -93,6 +93,7 @@
 )]
 
 mod acquire;
+mod alarm;
 mod algorithm;
 mod backoff;
 mod charge;

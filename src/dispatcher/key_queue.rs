@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::handle::{Current, Handle};
 use super::place::{Held, Place};
+use crate::alarm::Alarm;
 use crate::algorithm::{Costs, Flow, MOST_SHARES, Mode, level, share_number};
 use crate::cost::Remaining;
 use crate::key::Key;
@@ -236,7 +237,7 @@ pub(crate) struct Waiting {
     /// The telemetry of this policy counts it as waiting, as long as this lives.
     current: Arc<Current>,
     pub(crate) span: Span,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Alarm,
 }
 
 impl Waiting {
@@ -247,7 +248,7 @@ impl Waiting {
             position,
             current,
             span: Span::default(),
-            timer: None,
+            timer: Alarm::default(),
         }
     }
 }
@@ -292,9 +293,7 @@ impl Future for Waiting {
                     let Some(until) = until else {
                         return Poll::Pending;
                     };
-                    // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
-                    let timer = this.timer.insert(Box::pin(sleep_until(until)));
-                    ready!(timer.as_mut().poll(cx));
+                    ready!(this.timer.poll(until, cx));
                 }
             }
         }

@@ -129,7 +129,7 @@ impl Health {
         self.out.as_ref().map(|(since, _)| *since)
     }
 
-    /// The error of the last call or probe.
+    /// The error of the last probe, or of the call that began the outage.
     pub fn error(&self) -> Option<&StoreError> {
         self.out.as_ref().map(|(_, error)| error)
     }

@@ -1,16 +1,16 @@
 //! The places of requests in progress: [`Place`].
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::Dispatcher;
 use super::handle::Current;
 use super::key_queue::KeyQueue;
+use crate::alarm::Alarm;
 use crate::algorithm::Mode;
 use crate::key::Key;
 use crate::policy::{Lost, Policy};
@@ -71,9 +71,7 @@ impl Place {
         };
         held.queue.handle.dispatcher.ensure_task();
         while let Some(end) = held.lease_end() {
-            // A timer of a runtime that has shut down would panic: each poll sets one of the current runtime.
-            let timer = held.timer.insert(Box::pin(sleep_until(end)));
-            ready!(timer.as_mut().poll(cx));
+            ready!(held.timer.poll(end, cx));
         }
         Poll::Ready((held.current.policy.clone(), held.queue.key.clone()))
     }
@@ -89,7 +87,7 @@ pub(crate) struct Held {
     losses: u64,
     /// The store keeps the place. Those of the fallback store have no lease.
     is_leased: bool,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Alarm,
 }
 
 impl Held {
@@ -103,7 +101,7 @@ impl Held {
             losses: queue.lock().losses(),
             is_leased: turn.is_counted(),
             current,
-            timer: None,
+            timer: Alarm::default(),
         }
     }
 

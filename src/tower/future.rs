@@ -11,6 +11,7 @@ use tower_service::Service;
 use super::inbound::Refused;
 use super::waiting::{Stopped, Waiting};
 use crate::acquire::{Acquire, Error};
+use crate::alarm::Alarm;
 use crate::feedback::Applying;
 use crate::permit::Permit;
 
@@ -104,7 +105,7 @@ where
             is_shared,
             acquire: layer.admit(&request),
             request: Some(request),
-            expiry: None,
+            expiry: Alarm::default(),
             has_expired: false,
             has_released: false,
         };

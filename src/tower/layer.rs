@@ -23,8 +23,9 @@ use crate::priority::{Priority, Share};
 ///
 /// Defaults: the [rules](crate::rules) of the limiter decide the policy and the key of a request. Without rules, the key is
 /// the request's [host](crate::key::host()). The response's extensions hold the [`Departure`](crate::Departure). The
-/// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429 or `Retry-After`, nothing
-/// departs for that key, in any replica, until the upstream accepts requests again. With the feature `reqwest`, the layer is a
+/// limits that the upstream announces in its [headers](crate::feedback) win over the quotas: after a 429, or a 403 or 503
+/// with `Retry-After`, nothing departs for that key, in any replica, until the time that they state. A 429 that says only that
+/// no tokens are left holds back the requests that cost tokens. With the feature `reqwest`, the layer is a
 /// middleware of `reqwest-middleware`, too: `ThrottleMiddleware`.
 ///
 /// ```

@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::time::{Sleep, sleep_until};
 use tower_service::Service;
 
 use super::future::Departed;
 use crate::acquire::{Acquire, Error};
+use crate::alarm::Alarm;
 
 /// Why a request does not depart.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Waiting<S, Q> {
     pub(super) request: Option<Q>,
     /// `None` for a request that is exempt, or that passes although it was refused.
     pub(super) acquire: Option<Acquire>,
-    pub(super) expiry: Option<Pin<Box<Sleep>>>,
+    pub(super) expiry: Alarm,
     /// A permit has expired, and the service was not ready since. Once it is, the request asks for another permit.
     pub(super) has_expired: bool,
     /// The service was ready before the permit, and the request has released it for others.
@@ -98,9 +98,7 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
         let Some(Ok(permit)) = departed else {
             return;
         };
-        let at = permit.granted.turn.until;
-        let expiry = self.expiry.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if expiry.as_mut().poll(cx).is_ready() {
+        if self.expiry.poll(permit.granted.turn.until, cx).is_ready() {
             self.has_expired = true;
             self.acquire_again(departed);
         }
@@ -108,7 +106,6 @@ impl<S: Service<Q> + Clone, Q> Waiting<S, Q> {
 
     /// Gives back a permit that has expired, if there is one, and asks for another.
     fn acquire_again(&mut self, departed: &mut Option<Departed>) {
-        self.expiry = None;
         if let Some(acquire) = &mut self.acquire
             && let Some(Ok(expired)) = departed.take()
         {

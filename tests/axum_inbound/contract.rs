@@ -1,16 +1,19 @@
 //! The calls of an inbound service to the service inside, in paused time, without a server.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures_util::FutureExt as _;
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
 use tower_throttle::key::{self, Extracted, Key, KeyExtractor, header};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Departure, FailureMode, Outage, ThrottleLayer};
+use tower_throttle::{Departure, FailureMode, Lost, Outage, ThrottleLayer};
 
 use crate::limiter::{self, GUARD};
 use crate::prelude::*;
@@ -215,4 +218,43 @@ async fn the_failure_mode_decides_on_requests_that_the_outage_policy_does_not() 
         };
         assert_eq!(reported.load(Ordering::Relaxed) as usize, 4 - departed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_follows_the_headers_uses_the_quota() {
+    for quota in ["10/s", "10/s spacing", "10/s gcra burst=10"] {
+        let limiter = || build(Limiter::builder().quota(quota.parse().expect("a quota")));
+        let server = inbound(&limiter()).layer(service_fn(served::<()>));
+        let layer = ThrottleLayer::new(limiter()).key(key::constant("all"));
+        let (client, mut sent) = (layer.layer(server), 0);
+        let flood = async {
+            loop {
+                let answer = client.clone().oneshot(Request::new(())).await;
+                sent += u32::from(answer.expect("an answer").status() == StatusCode::OK);
+            }
+        };
+        let flood: Result<(), _> = timeout(20 * SECOND, flood).await;
+        flood.expect_err("it goes on");
+        assert!(sent >= 180, "{quota}: {sent}");
+    }
+}
+
+#[test]
+fn outside_of_a_runtime_a_service_gets_ready_and_a_body_ends() {
+    let (mock, mut handle) = mock::pair::<_, Response<String>>();
+    let service = inbound(&per_second(1)).layer(mock);
+    handle.allow(0);
+    let mut response = pin!(service.oneshot(Request::new(())));
+    assert!(response.as_mut().now_or_never().is_none());
+    handle.allow(1);
+    assert!(response.now_or_never().is_none());
+    let call = handle.next_request().now_or_never();
+    call.expect("at once").expect("a call");
+
+    let builder = Limiter::builder().quota(Quota::concurrent(1));
+    let service = inbound(&build(builder.lost(Lost::Abort))).layer(service_fn(served));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let response = runtime.block_on(service.oneshot(Request::new(())));
+    let body = response.expect("no error").into_body().collect();
+    body.now_or_never().expect("an end").expect("a body");
 }

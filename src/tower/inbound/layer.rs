@@ -21,7 +21,7 @@ use crate::feedback::{self, Applying};
 use crate::key::{KeyExtractor, NoKeyCause};
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::CONCURRENT;
+use crate::quota::{Algorithm, CONCURRENT, Quota};
 use crate::tower::ThrottleLayer;
 use crate::tower::body::HeldBody;
 use crate::tower::future::{Departed, Direction};
@@ -49,7 +49,7 @@ use crate::tower::report::put_into;
 ///
 /// let response = service.clone().oneshot(http::Request::new(())).await?;
 /// assert_eq!(response.headers()["ratelimit-policy"], r#""1/m";q=1;w=60"#);
-/// assert_eq!(response.headers()["ratelimit"], r#""1/m";r=0;t=61"#);
+/// assert_eq!(response.headers()["ratelimit"], r#""1/m";r=0"#);
 ///
 /// let response = service.oneshot(http::Request::new(())).await?;
 /// assert_eq!(response.status(), 429);
@@ -308,11 +308,12 @@ impl<F> Inbound<F> {
         if permit.is_counted() {
             let policy = &permit.handle.policy();
             let remaining = permit.granted.remaining;
+            let is_fixed = |it: &Quota| matches!(it.counted_by(), Algorithm::FixedWindow { .. });
             // The quotas may count other units than when the request departed.
             let headroom = (remaining.units == policy.units()).then(|| Headroom {
                 remaining: remaining.left,
-                // The remaining units and the reset of joint quotas may come from different quotas.
-                more: (policy.quotas().len() == 1).then(|| permit.reset()),
+                // In fixed windows alone, more can depart only when all units are available again.
+                more: matches!(policy.quotas(), [it] if is_fixed(it)).then(|| permit.reset()),
             });
             self.write(&mut head.headers, policy, headroom);
         }

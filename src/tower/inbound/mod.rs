@@ -61,9 +61,9 @@
 //! - `r` is how many more requests could depart when this one was decided; at most `q`, though a burst may hold more. Where only
 //!   requests count, that of a refused one is less than its cost.
 //! - `t` is the time until more can depart, in seconds, rounded up. For a refused request, it is the time until a request
-//!   can depart. If other requests wait, it is an estimate that may be early. For a granted request, it is the
-//!   time until all units are available again. With joint quotas it is left out then, as `r` and `t` may come from different
-//!   quotas.
+//!   can depart. If other requests wait, it is an estimate that may be early. For a granted request,
+//!   only a single quota with fixed windows has it: the end of the window. With other algorithms, more can depart earlier
+//!   than all, and a client that waits for all would not use the quota.
 //! - `Retry-After` is the same as `t`, and never 0. If too many requests are in progress, there is no `t`.
 //!
 //! If a server has several layers, each adds its items to the two lists. Give their limiters names, so that clients can

@@ -56,8 +56,8 @@ impl Refused {
         self.busy.is_some()
     }
 
-    /// How long until a request may depart, if no other comes before it; `None` if no limit refuses the request. It may be early
-    /// if other requests wait.
+    /// How long until a request may depart, if no other comes before it. It may be early if other requests wait. `None` if no
+    /// limit refuses the request, or if the queue is full and the store has not answered for the key yet.
     pub fn delay(&self) -> Option<Duration> {
         self.error.snapshot().map(Snapshot::delay)
     }
