@@ -118,7 +118,8 @@ impl Charge {
         &self.0.key
     }
 
-    /// The charge of the departure in this unit; `None` if no quota counts it.
+    /// The charge of the departure in this unit; `None` if no quota counts it, and for `concurrent-requests`, as a place is
+    /// released instead.
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
         let number = self.number_of(unit).ok()?;
         Some(self.0.turn.units.0[number])
@@ -131,8 +132,8 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidCost`](crate::ErrorKind::InvalidCost), and corrects nothing, if no quota counts the unit, if it was
-    /// settled before, or if the quotas count differently since the request departed.
+    /// Fails with [`InvalidCost`](crate::ErrorKind::InvalidCost), and corrects nothing, if no quota counts the unit, if it is
+    /// `concurrent-requests`, if it was settled before, or if the quotas count differently since the request departed.
     pub fn settle(&self, unit: &str, cost: u32) -> Result<(), Error> {
         self.settle_at(&[(self.number_of(unit)?, cost)])
     }
@@ -206,8 +207,10 @@ impl Charge {
     }
 
     fn number_of(&self, unit: &str) -> Result<usize, Error> {
+        if unit == CONCURRENT {
+            return Err(self.error("a place is released, and cannot be settled".to_owned()));
+        }
         let number = self.units().iter().position(|name| *name == unit);
-        let number = number.filter(|_| unit != CONCURRENT);
         number.ok_or_else(|| {
             let units = self.units().join(", ");
             self.error(format!("cannot settle {unit}, as the quotas count {units}"))

@@ -70,7 +70,8 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 ///   `leaky-bucket capacity=COUNT`, `gcra burst=COUNT`, or `fixed-window`, which begins windows by
 ///   `start=clock`, the default, or `start=first-request`.
 /// - The lease is written as a window is, and 30 seconds unless it is given.
-/// - The [unit](Self::unit) is `requests` unless it is given, and the [default cost](Self::default_cost) of other units is none.
+/// - The [unit](Self::unit) is `requests` unless it is given. The [default cost](Self::default_cost) is 1 for requests and
+///   places, and none for other units.
 /// - Words are separated by white space, of which there may be more around them. Upper case
 ///   is as good as lower case, except in `M`, which could be months.
 ///
@@ -175,7 +176,7 @@ impl Quota {
 
     /// Sets what a request costs that names no cost in this unit.
     ///
-    /// Default: 1 for requests. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost).
+    /// Default: 1 for requests and for places. Under a quota of another unit, such a request [fails](crate::ErrorKind::InvalidCost).
     pub const fn default_cost(mut self, cost: u32) -> Self {
         self.default_cost = Some(cost);
         self

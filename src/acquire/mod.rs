@@ -29,7 +29,7 @@ pub use self::error::{Error, ErrorKind};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
-/// Defaults: a cost of 1, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
+/// Defaults: the [default cost](crate::Quota::default_cost) of the quotas, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
     /// A permit takes over the handle and the key.
@@ -80,7 +80,7 @@ impl Acquire {
         self.handle.as_ref().expect("polled after it was ready")
     }
 
-    /// Sets what the request costs, by default 1 in requests: up to what the quotas allow at once. All of it departs at
+    /// Sets what the request costs, by default what the [quotas](crate::Quota::default_cost) say: up to what they allow at once. All of it departs at
     /// once. Costs that were set before are replaced.
     ///
     /// ```
@@ -156,8 +156,8 @@ impl Acquire {
         self
     }
 
-    /// Fails at once if the request could not depart by then. A request that may depart now does so even if the
-    /// deadline has passed.
+    /// Fails, mostly at once, if the request could not depart by then; for a [place](crate::Quota::concurrent), it waits until
+    /// then. A request that may depart now does so even if the deadline has passed.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self

@@ -47,7 +47,7 @@ metrics! {
     INVERSIONS = describe_counter Count "tower_throttle_inversions_total" ["policy"]
         "Requests that departed while one of a higher priority waited in this process";
     REFUNDED = describe_counter Count "tower_throttle_refunded_total" ["policy", "unit"]
-        "Cost that corrections gave back";
+        "Cost that corrections or unused permits gave back";
     DEBT = describe_counter Count "tower_throttle_debt_total" ["policy", "unit"]
         "Cost that corrections charged in addition";
     WAIT = describe_histogram Seconds "tower_throttle_wait_seconds" ["policy", "priority"]
@@ -56,13 +56,13 @@ metrics! {
         "Requests that were refused without a call to the store";
     WAITING = describe_gauge Count "tower_throttle_waiting" ["policy", "priority"] "Requests that wait";
     PLACES = describe_gauge Count "tower_throttle_places" ["policy"]
-        "Requests in progress that hold a place";
+        "Places that requests in progress hold";
     RECLAIMED = describe_counter Count "tower_throttle_reclaimed_places_total" ["policy"]
         "Places whose lease had ended, as this process has noticed";
     LOST = describe_counter Count "tower_throttle_lost_places_total" ["policy"]
-        "Requests in progress whose lease has ended";
+        "Places whose lease has ended while the work went on";
     QUEUES = describe_gauge Count "tower_throttle_queues" ["policy"]
-        "Keys for which requests wait or hold a place";
+        "Keys for which requests wait, hold a place or have corrections";
     MISSED = describe_counter Count "tower_throttle_missed_total" ["policy"]
         "Grants that requests were too late to use";
     RETURNED = describe_counter Count "tower_throttle_returned_total" ["policy"]
