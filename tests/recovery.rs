@@ -22,9 +22,12 @@ async fn strict(server: &RedisServer) -> Limiter {
     build(builder.store(server.store().await))
 }
 
-/// Waits until a key of a new server has rested, and departs once.
-async fn rested(limiter: &Limiter) {
-    eventually("it has rested", async || limiter.acquire("a").await.is_ok()).await;
+/// Waits for the end of a quarantine, and departs once.
+async fn after_quarantine(limiter: &Limiter) {
+    eventually("the quarantine ends", async || {
+        limiter.acquire("a").await.is_ok()
+    })
+    .await;
 }
 
 const CALLERS: usize = 8;
@@ -137,7 +140,7 @@ fn libfaketime() -> PathBuf {
 }
 
 /// Each key learns of it by its own calls. No window holds more than the quota allows, and no stall is longer than a
-/// rest, but for a busy machine.
+/// quarantine, but for a busy machine.
 #[tokio::test]
 async fn a_clock_that_is_set_forward_and_back() {
     let settable = Settable::start();
@@ -158,17 +161,17 @@ async fn a_clock_that_is_set_forward_and_back() {
     }
 }
 
-/// A new server rests once, as long as a key would.
+/// A new server is in quarantine once, as long as a key would be.
 #[tokio::test]
-async fn a_store_that_was_never_used_rests_once() {
+async fn a_store_that_was_never_used_is_in_quarantine_once() {
     let server = RedisServer::start();
     let limiter = strict(&server).await;
     let start = Instant::now();
-    rested(&limiter).await;
+    after_quarantine(&limiter).await;
     assert!(start.elapsed() >= WINDOW + SECOND);
-    // Other keys and other processes do not rest again.
+    // Other keys and other processes are not in quarantine again.
     let another = strict(&server).await;
-    attempt(&another, "b", 1).await.expect("no rest");
+    attempt(&another, "b", 1).await.expect("no quarantine");
     let ttl: i64 = server.command(&["PTTL", "throttle:created"]);
     assert!(ttl > 0, "every key expires");
 }
@@ -178,13 +181,13 @@ async fn a_store_that_was_never_used_rests_once() {
 async fn a_server_that_restarts_with_an_old_snapshot() {
     let mut server = RedisServer::start();
     let limiter = strict(&server).await;
-    rested(&limiter).await;
+    after_quarantine(&limiter).await;
     server.command::<()>(&["SAVE"]);
-    attempt(&limiter, "b", LIMIT).await.expect("no rest");
+    attempt(&limiter, "b", LIMIT).await.expect("no quarantine");
     server.restart();
     let another = strict(&server).await;
     let refused = attempt(&another, "b", 1).await;
-    assert!(refused.expect_err("it rests").delay() > WINDOW);
+    assert!(refused.expect_err("it is in quarantine").delay() > WINDOW);
 }
 
 /// Processes whose requests wait expect the state, though none of their own departures counts.
@@ -207,7 +210,7 @@ async fn a_single_key_that_is_lost_while_requests_wait() {
 async fn traffic_that_comes_and_goes_or_is_paused_is_no_loss() {
     let server = RedisServer::start();
     let limiters = [strict(&server).await, strict(&server).await];
-    rested(&limiters[0]).await;
+    after_quarantine(&limiters[0]).await;
     let (seen, _guard) = Seen::begin();
     let start = Instant::now();
     let mut round = 0_u32;

@@ -7,7 +7,7 @@ use tower_throttle::LimiterBuilder;
 use tower_throttle::store::{RedisStore, StoreError};
 
 use crate::load::LIMIT;
-use crate::stage::Stage;
+use crate::setup::Setup;
 
 /// One thing that goes wrong under load, and is put right. Each process finds it in the [table](crate::table) by name.
 #[derive(Clone, Copy)]
@@ -15,18 +15,18 @@ pub(crate) struct Fault {
     /// Its name in the table and in the documentation.
     pub(crate) name: &'static str,
     /// Servers, and proxies before them.
-    pub(crate) stage: fn() -> Stage,
-    /// How each process connects to where the stage says.
+    pub(crate) setup: fn() -> Setup,
+    /// How each process connects to its URL.
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
     /// The store of each process, once it is connected.
     pub(crate) store: fn(RedisStore) -> RedisStore,
     pub(crate) limiter: fn(LimiterBuilder) -> LimiterBuilder,
     /// Lets it go wrong, and sees to it that it did.
-    pub(crate) inject: fn(&mut Stage),
+    pub(crate) inject: fn(&mut Setup),
     pub(crate) lasts: Lasts,
-    pub(crate) heal: fn(&mut Stage),
+    pub(crate) heal: fn(&mut Setup),
     /// The most that may depart in any window, in the end; `None` if there is no bound.
-    pub(crate) most: fn(&Stage) -> Option<u64>,
+    pub(crate) most: fn(&Setup) -> Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ impl Fault {
     /// Nothing goes wrong: one server, state that is kept, and the limiter as it is by default.
     pub(crate) const PLAIN: Self = Self {
         name: "none",
-        stage: || Stage::new(&[]),
+        setup: || Setup::new(&[]),
         connect: |url| Box::pin(async move { RedisStore::connect(&url).await }),
         store: |store| store,
         limiter: |limiter| limiter,
@@ -50,7 +50,7 @@ impl Fault {
         most: |_| Some(LIMIT),
     };
 
-    pub(crate) const fn new(name: &'static str, inject: fn(&mut Stage)) -> Self {
+    pub(crate) const fn new(name: &'static str, inject: fn(&mut Setup)) -> Self {
         Self {
             inject,
             ..Self::PLAIN.named(name)
@@ -61,8 +61,8 @@ impl Fault {
         Self { name, ..self }
     }
 
-    pub(crate) const fn on(self, stage: fn() -> Stage) -> Self {
-        Self { stage, ..self }
+    pub(crate) const fn on(self, setup: fn() -> Setup) -> Self {
+        Self { setup, ..self }
     }
 
     pub(crate) const fn lasts(self, lasts: Lasts) -> Self {
@@ -74,11 +74,11 @@ impl Fault {
         self.lasts(Lasts::UntilDeparted(times * LIMIT as usize))
     }
 
-    pub(crate) const fn heal(self, heal: fn(&mut Stage)) -> Self {
+    pub(crate) const fn heal(self, heal: fn(&mut Setup)) -> Self {
         Self { heal, ..self }
     }
 
-    pub(crate) const fn most(self, most: fn(&Stage) -> Option<u64>) -> Self {
+    pub(crate) const fn most(self, most: fn(&Setup) -> Option<u64>) -> Self {
         Self { most, ..self }
     }
 

@@ -11,9 +11,9 @@ use tower_throttle::store::{Call, Nudge, RedisStore, Reply, Store, StoreError};
 use tower_throttle::{Limiter, Permit, Quota};
 
 use crate::fault::Fault;
-use crate::stage::{PATIENCE, Part};
+use crate::setup::{Args, TIME_LIMIT};
 use crate::table;
-use crate::upstream::Way;
+use crate::upstream::Sender;
 use support::child::{self, now};
 use support::errors::until_ok;
 use support::spend::build;
@@ -46,33 +46,33 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct Load {
     pub(crate) limiter: Limiter,
     pub(crate) tally: Arc<Tally>,
-    way: Way,
+    sender: Sender,
     stops: AtomicBool,
 }
 
-/// The runtime of a process that plays a part.
+/// The runtime of a process that plays a args.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
     runtime.expect("a runtime")
 }
 
-/// Plays a part until the line `stop`, and sends its tally.
-pub(crate) fn play(part: &Part) {
+/// Plays a args until the line `stop`, and sends its tally.
+pub(crate) fn run_process(args: &Args) {
     runtime().block_on(async {
         let tally = Arc::new(Tally::default());
-        let limiter = limiter(table::find(&part.script), &part.redis, tally.clone()).await;
-        let load = Load::new(limiter, tally, part);
+        let limiter = limiter(table::find(&args.script), &args.redis, tally.clone()).await;
+        let load = Load::new(limiter, tally, args);
         let mut callers = JoinSet::new();
         for caller in 0..KEYS * CALLERS {
             let load = load.clone();
             let bound = caller.is_multiple_of(BOUNDED).then_some(BOUND);
             callers.spawn(async move { load.call(caller % KEYS, bound).await });
         }
-        let told = tokio::task::spawn_blocking(child::hear);
+        let told = tokio::task::spawn_blocking(child::receive);
         assert_eq!(told.await.expect("a line"), "stop");
         load.end(&mut callers).await;
-        child::say(&*load.tally);
+        child::send(&*load.tally);
     });
 }
 
@@ -92,11 +92,11 @@ async fn limiter(fault: &Fault, redis: &str, tally: Arc<Tally>) -> Limiter {
 }
 
 impl Load {
-    pub(crate) fn new(limiter: Limiter, tally: Arc<Tally>, part: &Part) -> Arc<Self> {
+    pub(crate) fn new(limiter: Limiter, tally: Arc<Tally>, args: &Args) -> Arc<Self> {
         Arc::new(Self {
             limiter,
             tally,
-            way: Way::new(&part.upstream, part.number),
+            sender: Sender::new(&args.upstream, args.number),
             stops: AtomicBool::new(false),
         })
     }
@@ -117,7 +117,7 @@ impl Load {
                 ended.expect("no panic");
             }
         };
-        if timeout(PATIENCE, ended).await.is_err() {
+        if timeout(TIME_LIMIT, ended).await.is_err() {
             self.tally.add(Count::Lost, callers.len() as u64);
             callers.shutdown().await;
         }
@@ -133,7 +133,7 @@ impl Load {
             }
             let answer = acquire.await;
             self.tally.took(asked.elapsed());
-            let rests = match answer {
+            let pause = match answer {
                 Ok(permit) => {
                     self.depart(key, permit);
                     TAKES
@@ -143,7 +143,7 @@ impl Load {
                     PAUSE
                 }
             };
-            sleep(rests).await;
+            sleep(pause).await;
         }
     }
 
@@ -152,7 +152,7 @@ impl Load {
         let at = now();
         // It is certain now that it was valid then, however long this process was held up in between.
         if permit.is_valid() {
-            self.way.send(key, permit.cost().into(), at);
+            self.sender.send(key, permit.cost().into(), at);
             self.tally.one(Count::Departed);
         } else {
             permit.forfeit();

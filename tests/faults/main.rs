@@ -11,8 +11,8 @@ mod fault;
 mod load;
 mod places;
 mod report;
+mod setup;
 mod soak;
-mod stage;
 mod table;
 mod trial;
 mod upstream;
@@ -26,12 +26,12 @@ use std::thread;
 use rand::seq::SliceRandom as _;
 
 use report::Page;
-use stage::Part;
+use setup::Args;
 use support::child;
 use support::errors::panic_text;
 
 /// How many trials run at a time: each is idle for most of it.
-const LANES: usize = 4;
+const AT_ONCE: usize = 4;
 
 /// Runs the trials of these names in a random order, prints their rows, and asserts that no promise is broken.
 fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> String + Sync) {
@@ -40,7 +40,7 @@ fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> St
     let mut waiting: Vec<_> = chosen.enumerate().collect();
     waiting.shuffle(&mut rand::rng());
     let (waiting, rows) = (Mutex::new(waiting), Mutex::new(BTreeMap::new()));
-    let lane = || {
+    let worker = || {
         while let Some((place, name)) = { waiting.lock().expect("no panic").pop() } {
             let row = catch_unwind(AssertUnwindSafe(|| run(name)));
             let row = row.map_err(|panic| format!("{name}: {}\n", panic_text(panic)));
@@ -48,20 +48,20 @@ fn run_all(names: &[&'static str], page: &Page, run: impl Fn(&'static str) -> St
         }
     };
     thread::scope(|scope| {
-        for _ in 0..LANES {
-            scope.spawn(lane);
+        for _ in 0..AT_ONCE {
+            scope.spawn(worker);
         }
     });
 
-    let (mut text, mut complaints) = (page.head.to_owned(), String::new());
+    let (mut text, mut failures) = (page.head.to_owned(), String::new());
     for row in rows.into_inner().expect("no panic").into_values() {
         match row {
             Ok(row) => text += &row,
-            Err(complaint) => complaints += &complaint,
+            Err(failure) => failures += &failure,
         }
     }
     println!("{text}");
-    assert!(complaints.is_empty(), "{complaints}");
+    assert!(failures.is_empty(), "{failures}");
     if only.is_empty() && env::var("FAULTS_MD").is_ok_and(|how| how == "write") {
         page.write(&text);
     }
@@ -99,12 +99,12 @@ fn the_documentation_has_a_row_for_each_fault_and_no_others() {
 #[test]
 #[ignore = "started by another test as a process of its own"]
 fn process() {
-    let Some(part) = child::role::<Part>() else {
+    let Some(args) = child::role::<Args>() else {
         return;
     };
-    match &*part.load {
-        "rates" => load::play(&part),
-        "places" => places::play(&part),
-        _ => soak::play(&part),
+    match &*args.load {
+        "rates" => load::run_process(&args),
+        "places" => places::run_process(&args),
+        _ => soak::run_process(&args),
     }
 }

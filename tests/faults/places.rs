@@ -10,9 +10,9 @@ use tower_throttle::{Limiter, Lost, Quota};
 
 use crate::fault::Fault;
 use crate::load::{BUFFER, connect, runtime};
-use crate::stage::{PATIENCE, PROCESSES, Part, after};
+use crate::setup::{Args, PROCESSES, TIME_LIMIT, after};
 use crate::table::places as table;
-use crate::upstream::{Arrival, Way};
+use crate::upstream::{Arrival, Sender};
 use support::child::now;
 use support::progress::most_at_once;
 use support::spend::build;
@@ -42,30 +42,30 @@ pub(crate) struct Places {
     pub(crate) most: usize,
 }
 
-/// Plays a part until it is killed.
-pub(crate) fn play(part: &Part) {
+/// Plays a args until it is killed.
+pub(crate) fn run_process(args: &Args) {
     runtime().block_on(async {
-        let places = table::find(&part.script);
+        let places = table::find(&args.script);
         let quota = Quota::concurrent(LIMIT as u32).lease(LEASE);
         let limiter = Limiter::builder().quota(quota).lost(places.lost);
-        let limiter = limiter.store(connect(&places.fault, &part.redis).await);
+        let limiter = limiter.store(connect(&places.fault, &args.redis).await);
         let limiter = build((places.fault.limiter)(limiter));
-        let way = Way::new(&part.upstream, part.number);
+        let sender = Sender::new(&args.upstream, args.number);
         let number = AtomicUsize::new(0);
         let callers = (0..CALLERS).map(|caller| {
             // Each process gets as many places first.
             let begins = (caller / (LIMIT / PROCESSES)) as u32 * LATER;
-            let (limiter, way, number) = (&limiter, &way, &number);
+            let (limiter, sender, number) = (&limiter, &sender, &number);
             async move {
                 sleep(begins).await;
-                call(limiter, places.takes, way, number).await;
+                call(limiter, places.takes, sender, number).await;
             }
         });
         futures_util::future::join_all(callers).await;
     });
 }
 
-async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsize) {
+async fn call(limiter: &Limiter, takes: Duration, sender: &Sender, number: &AtomicUsize) {
     loop {
         let Ok(permit) = limiter.acquire("key-0").await else {
             sleep(Duration::from_millis(50)).await;
@@ -78,42 +78,42 @@ async fn call(limiter: &Limiter, takes: Duration, way: &Way, number: &AtomicUsiz
         }
         let work = number.fetch_add(1, Ordering::SeqCst);
         let place = permit.hold();
-        way.send(work, BEGINS, from);
+        sender.send(work, BEGINS, from);
         // The time is read while the place is held.
         let ends = async {
             sleep(takes).await;
             now()
         };
         match place.run(ends).await {
-            Ok(until) => way.send(work, ENDS, until),
-            Err(_) => way.send(work, IS_DROPPED, now()),
+            Ok(until) => sender.send(work, ENDS, until),
+            Err(_) => sender.send(work, IS_DROPPED, now()),
         }
     }
 }
 
 /// Returns the row of the table.
 pub(crate) fn run(places: &'static Places) -> String {
-    let mut stage = (places.fault.stage)();
-    stage.play("places", places.name);
+    let mut setup = (places.fault.setup)();
+    setup.start_load("places", places.name);
     let all = |arrivals: &[Arrival]| most_at_once(&works(arrivals, &[], now()).0) == LIMIT;
-    assert!(stage.upstream.wait_for(PATIENCE, all), "no load");
-    let before = stage.living();
-    let [injected, healed] = stage.befall(&places.fault, <[_]>::len);
-    let left = stage.living();
+    assert!(setup.upstream.wait_for(TIME_LIMIT, all), "no load");
+    let before = setup.running();
+    let [injected, healed] = setup.apply(&places.fault, <[_]>::len);
+    let left = setup.running();
     let again = |arrivals: &[Arrival]| {
         let begins = after(arrivals, healed).into_iter();
         let begins: Vec<_> = begins.filter(|it| it.mark == BEGINS).collect();
         let of = |number| begins.iter().any(|it| it.process == number);
         left.iter().all(|&number| of(number))
     };
-    let has_recovered = stage.upstream.wait_for(PATIENCE, again);
+    let has_recovered = setup.upstream.wait_for(TIME_LIMIT, again);
     thread::sleep(LEASE);
-    stage.processes.clear();
+    setup.processes.clear();
     let ended = now();
 
     let killed = before.into_iter().filter(|it| !left.contains(it));
     let killed: Vec<_> = killed.map(|it| (it, injected)).collect();
-    let (works, dropped) = works(&stage.arrivals(), &killed, ended);
+    let (works, dropped) = works(&setup.arrivals(), &killed, ended);
     let most = most_at_once(&works);
     let begins = works.iter().map(|it| it.0);
     let first = begins.filter(|&it| it >= healed).min().unwrap_or(ended);

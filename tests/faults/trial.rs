@@ -6,7 +6,7 @@ use tower_throttle::test_util::history::History;
 
 use crate::fault::Fault;
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
-use crate::stage::{PATIENCE, PROCESSES, after};
+use crate::setup::{PROCESSES, TIME_LIMIT, after};
 use crate::upstream::Arrival;
 use support::proxy::Proxy;
 use support::tally::{Count, Tally};
@@ -18,31 +18,31 @@ const CONNECTIONS_PER_SECOND: f64 = 10.0;
 /// The most calls that the queue of a key may make for each second of a fault, beside one for each request.
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// Sets the stage, starts the load, lets it go wrong and puts it right, once enough have departed each time. Returns the
+/// Starts servers and load, applies the fault, and ends it once enough have departed. Returns the
 /// row of the table.
 pub(crate) fn run(fault: &'static Fault) -> String {
-    let mut stage = (fault.stage)();
-    stage.play("rates", fault.name);
+    let mut setup = (fault.setup)();
+    setup.start_load("rates", fault.name);
     let warm = |arrivals: &[Arrival]| least_of_keys(arrivals) >= 2 * LIMIT as usize;
-    assert!(stage.upstream.wait_for(PATIENCE, warm), "no load");
+    assert!(setup.upstream.wait_for(TIME_LIMIT, warm), "no load");
 
-    let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
-    let [injected, healed] = stage.befall(fault, least_of_keys);
-    let living = stage.living();
+    let made: Vec<_> = setup.proxies.iter().map(Proxy::made).collect();
+    let [injected, healed] = setup.apply(fault, least_of_keys);
+    let running = setup.running();
     let each = |arrivals: &[Arrival]| {
         let arrivals = after(arrivals, healed);
-        living.iter().all(|&number| {
+        running.iter().all(|&number| {
             let own = arrivals.iter().filter(|it| it.process == number);
             least_of_keys(&own.copied().collect::<Vec<_>>()) > CALLERS
         })
     };
-    let has_recovered = stage.upstream.wait_for(PATIENCE, each);
-    let connections = stage.proxies.iter().zip(made);
+    let has_recovered = setup.upstream.wait_for(TIME_LIMIT, each);
+    let connections = setup.proxies.iter().zip(made);
     let connections = connections.map(|(proxy, made)| proxy.made() - made);
     let connections = connections.max().unwrap_or(0);
-    let tallies = stage.stop();
-    let allowed = (fault.most)(&stage);
-    let arrivals = stage.arrivals();
+    let tallies = setup.stop();
+    let allowed = (fault.most)(&setup);
+    let arrivals = setup.arrivals();
 
     assert!(has_recovered, "not all processes depart again");
     for (number, tally) in &tallies {
@@ -97,13 +97,13 @@ fn assert_no_excess(tally: &Tally, connections: usize, span: Duration) {
     let most = CONNECTIONS + (span.as_secs_f64() * CONNECTIONS_PER_SECOND) as usize;
     assert!(connections <= most, "{connections} connections in {span:?}");
     let requests = tally.answered() + tally.of(Count::Expired);
-    let lines = (PROCESSES * KEYS) as f64;
-    let further = (span.as_secs_f64() * lines * CALLS_PER_SECOND) as u64;
+    let queues = (PROCESSES * KEYS) as f64;
+    let further = (span.as_secs_f64() * queues * CALLS_PER_SECOND) as u64;
     let calls = tally.of(Count::Calls);
     let is_allowed = calls <= requests + further;
     assert!(is_allowed, "{calls} calls for {requests} requests");
     let longest = Duration::from_micros(tally.of(Count::Longest));
-    assert!(longest <= span + PATIENCE, "a request took {longest:?}");
+    assert!(longest <= span + TIME_LIMIT, "a request took {longest:?}");
 }
 
 fn errors(tally: &Tally) -> String {

@@ -30,7 +30,7 @@ pub(crate) struct Arrival {
 }
 
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Sender {
     socket: UnixDatagram,
     process: usize,
 }
@@ -95,7 +95,7 @@ impl Upstream {
     }
 }
 
-impl Way {
+impl Sender {
     pub(crate) fn new(path: &PathBuf, process: usize) -> Self {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket.connect(path).expect("an upstream");

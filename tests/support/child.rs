@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 const ROLE: &str = "TEST_CHILD_ROLE";
 
-/// Precedes what the child says, which the test harness may put behind text of its own.
+/// Precedes what the child sends, as the test harness may write text of its own before it.
 const MARK: &str = "@child ";
 
 /// A process that [`spawn`] started. Dropping it kills and reaps it.
@@ -46,8 +46,8 @@ pub fn spawn(test: &str, role: &impl Serialize) -> Child {
     // In a thread, so that a child never blocks on a full pipe.
     thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
-            if let Some((_harness, said)) = line.split_once(MARK) {
-                let _ = send.send(said.to_owned());
+            if let Some((_harness, sent)) = line.split_once(MARK) {
+                let _ = send.send(sent.to_owned());
             }
         }
     });
@@ -65,12 +65,12 @@ impl Child {
         self.process.id()
     }
 
-    /// Sends a line for the child to [`hear`].
-    pub fn tell(&mut self, line: impl Display) {
+    /// Sends a line that the child [receives](receive).
+    pub fn send(&mut self, line: impl Display) {
         writeln!(self.stdin, "{line}").expect("a child that still runs");
     }
 
-    /// The next value that the child says; panics if it takes longer or ends without one.
+    /// The next value that the child sends; panics if it takes longer or ends without one.
     pub fn next<T: DeserializeOwned>(&self, within: Duration) -> T {
         match self.lines.recv_timeout(within) {
             Ok(line) => parse(&line),
@@ -78,7 +78,7 @@ impl Child {
         }
     }
 
-    /// The last value that the child says, once it has ended. Panics if it takes longer, fails, or says more.
+    /// The last value that the child sends, once it has ended. Panics if it takes longer, fails, or sends more.
     pub fn finish<T: DeserializeOwned>(mut self, within: Duration) -> T {
         let last = self.next(within);
         let end = self.lines.recv_timeout(within);
@@ -102,7 +102,7 @@ impl Drop for Child {
 /// Call it first. From then on the process ends when the one that started it does.
 pub fn role<T: DeserializeOwned>() -> Option<T> {
     let role = env::var(ROLE).ok()?;
-    heard();
+    received();
     Some(parse(&role))
 }
 
@@ -114,8 +114,8 @@ fn parse<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// In a child: one value to the process that started it.
-pub fn say(value: &impl Serialize) {
+/// In a child: sends a value to the process that started it.
+pub fn send(value: &impl Serialize) {
     let line = text(value);
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{MARK}{line}").expect("a parent that still runs");
@@ -123,14 +123,14 @@ pub fn say(value: &impl Serialize) {
 }
 
 /// In a child: the next line from the process that started it. Blocks the thread.
-pub fn hear() -> String {
-    let lines = heard().lock().expect("no panic while listening");
+pub fn receive() -> String {
+    let lines = received().lock().expect("no panic while reading");
     lines.recv().expect("a parent that still runs")
 }
 
-fn heard() -> &'static Mutex<Receiver<String>> {
-    static HEARD: OnceLock<Mutex<Receiver<String>>> = OnceLock::new();
-    HEARD.get_or_init(|| {
+fn received() -> &'static Mutex<Receiver<String>> {
+    static RECEIVED: OnceLock<Mutex<Receiver<String>>> = OnceLock::new();
+    RECEIVED.get_or_init(|| {
         let (send, receive) = mpsc::channel();
         thread::spawn(move || {
             for line in io::stdin().lines().map_while(Result::ok) {

@@ -101,13 +101,13 @@ impl Cluster {
     /// All servers that run agree that all slots are served, and each replica has what its primary has.
     fn is_settled(&self) -> bool {
         self.running().all(|server| {
-            let says = |words: &[&str], parts: &[&str]| {
+            let shows = |words: &[&str], parts: &[&str]| {
                 let text = server.try_command::<String>(words);
                 text.is_ok_and(|text| parts.iter().any(|it| text.contains(it)))
             };
-            says(&["CLUSTER", "INFO"], &["cluster_state:ok"])
-                && says(&["CLUSTER", "INFO"], &["cluster_slots_ok:16384"])
-                && says(&["INFO", "replication"], &["link_status:up", "role:master"])
+            shows(&["CLUSTER", "INFO"], &["cluster_state:ok"])
+                && shows(&["CLUSTER", "INFO"], &["cluster_slots_ok:16384"])
+                && shows(&["INFO", "replication"], &["link_status:up", "role:master"])
         })
     }
 }

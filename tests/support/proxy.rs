@@ -27,17 +27,17 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct State {
-    weather: watch::Sender<Weather>,
+    network: watch::Sender<Network>,
     made: AtomicUsize,
     inspector: Mutex<Option<Inspector>>,
     cut_replies: AtomicUsize,
     /// How many orders are carried out.
-    obeyed: AtomicUsize,
+    applied: AtomicUsize,
 }
 
 /// The effects on new connections and on the bytes that pass.
 #[derive(Debug, Clone, Default)]
-struct Weather {
+struct Network {
     /// The port of loopback to which new connections lead.
     target: u16,
     delay: Duration,
@@ -95,49 +95,49 @@ impl Proxy {
 
     /// Lets all bytes take so much longer, each way, from now on.
     pub fn delay(&self, each_way: Duration) {
-        self.change(|weather| weather.delay = each_way);
+        self.change(|network| network.delay = each_way);
     }
 
     /// Keeps all bytes, both ways, until [`resume`](Self::resume), as a network that is down for a while.
     pub fn hold(&self) {
-        self.change(|weather| weather.holds = true);
+        self.change(|network| network.holds = true);
     }
 
     /// Passes on what was kept.
     pub fn resume(&self) {
-        self.change(|weather| weather.holds = false);
+        self.change(|network| network.holds = false);
     }
 
     /// Drops all bytes on all connections until [`heal`](Self::heal), as if the other end had vanished.
-    pub fn swallow(&self) {
-        self.change(|weather| weather.swallows = true);
+    pub fn drop_all(&self) {
+        self.change(|network| network.swallows = true);
     }
 
     /// Passes the bytes of connections that are made from now on. The others stay dead.
     pub fn heal(&self) {
         let made = self.made();
-        self.change(|weather| {
-            weather.swallows = false;
-            weather.dead_below = made;
+        self.change(|network| {
+            network.swallows = false;
+            network.dead_below = made;
         });
     }
 
     /// Leads new connections to the server on another port, as a change in the DNS.
     pub fn lead_to(&self, target: u16) {
-        self.change(|weather| weather.target = target);
+        self.change(|network| network.target = target);
     }
 
     pub fn cut(&self) {
-        self.order(|weather| weather.cuts += 1);
+        self.order(|network| network.cuts += 1);
     }
 
     /// Refuses new connections, as a host without a listener does; open ones go on.
     pub fn refuse(&self) {
-        self.order(|weather| weather.refuses = true);
+        self.order(|network| network.refuses = true);
     }
 
     pub fn accept(&self) {
-        self.order(|weather| weather.refuses = false);
+        self.order(|network| network.refuses = false);
     }
 
     /// Resets the connection by which the next request with these bytes in it comes, after so many bytes
@@ -159,26 +159,26 @@ impl Proxy {
         self.state.cut_replies.load(Ordering::SeqCst)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Weather)) {
-        self.state.weather.send_modify(change);
+    fn change(&self, change: impl FnOnce(&mut Network)) {
+        self.state.network.send_modify(change);
     }
 
     /// Waits until the change is carried out.
-    fn order(&self, change: impl FnOnce(&mut Weather)) {
+    fn order(&self, change: impl FnOnce(&mut Network)) {
         let mut orders = 0;
-        self.change(|weather| {
-            change(weather);
-            weather.orders += 1;
-            orders = weather.orders;
+        self.change(|network| {
+            change(network);
+            network.orders += 1;
+            orders = network.orders;
         });
-        let obeyed = || self.state.obeyed.load(Ordering::SeqCst);
-        wait_until("the proxy obeys", || obeyed() >= orders);
+        let applied = || self.state.applied.load(Ordering::SeqCst);
+        wait_until("the proxy applies it", || applied() >= orders);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.change(|weather| weather.is_over = true);
+        self.change(|network| network.is_over = true);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking(), "the proxy panicked");
@@ -195,9 +195,9 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
     let listener = TcpListener::from_std(listener).expect("a runtime");
     let address = listener.local_addr().expect("a port");
     let (mut listener, mut connections) = (Some(listener), JoinSet::new());
-    let (mut weather, mut cuts) = (state.weather.subscribe(), 0);
+    let (mut network, mut cuts) = (state.network.subscribe(), 0);
     loop {
-        let now = weather.borrow_and_update().clone();
+        let now = network.borrow_and_update().clone();
         if now.is_over {
             return;
         }
@@ -210,7 +210,7 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
             cuts = now.cuts;
             while connections.join_next().await.is_some() {}
         }
-        state.obeyed.store(now.orders, Ordering::SeqCst);
+        state.applied.store(now.orders, Ordering::SeqCst);
         let accepted = async {
             match &listener {
                 Some(listener) => listener.accept().await,
@@ -218,7 +218,7 @@ async fn serve(listener: StdListener, state: &Arc<State>) {
             }
         };
         tokio::select! {
-            _ = weather.changed() => {}
+            _ = network.changed() => {}
             Ok((client, _)) = accepted => {
                 let number = state.made.fetch_add(1, Ordering::SeqCst);
                 let state = state.clone();

@@ -143,11 +143,11 @@ impl RedisServer {
 
     /// Freezes the server: connections stay open, and nothing answers.
     pub fn sigstop(&self) {
-        signal::freeze(self.pid());
+        signal::stop(self.pid());
     }
 
     pub fn sigcont(&self) {
-        signal::thaw(self.pid());
+        signal::resume(self.pid());
     }
 
     pub fn is_running(&self) -> bool {
@@ -158,7 +158,7 @@ impl RedisServer {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts it, or says why that fails.
+    /// Starts it, or returns why that fails.
     fn launch(&mut self) -> Result<(), String> {
         let binary = &self.binary;
         let log = File::create(self.dir.path().join("log")).expect("a new file in our directory");

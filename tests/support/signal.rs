@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Stops a process; returns once it no longer runs. Its connections stay open and unanswered, as those of a hung host.
-pub fn freeze(pid: u32) {
+pub fn stop(pid: u32) {
     send("STOP", pid);
-    // The signal is sent but not yet obeyed; only Linux lets us see when it is.
+    // The signal is sent but has no effect yet; only Linux shows when it has.
     let deadline = Instant::now() + Duration::from_secs(5);
     while state(pid).is_some_and(|state| state != 'T') {
         assert!(Instant::now() < deadline, "process {pid} did not stop");
@@ -16,7 +16,7 @@ pub fn freeze(pid: u32) {
     }
 }
 
-pub fn thaw(pid: u32) {
+pub fn resume(pid: u32) {
     send("CONT", pid);
 }
 

@@ -1,10 +1,10 @@
-//! The load: a process that obeys lines.
+//! The load: a process that executes the lines that it receives.
 //!
 //! | line | what it does |
 //! | --- | --- |
 //! | `load NUMBER` | sets these quotas, and starts callers |
-//! | `rest` | stops them; says, once all is at rest, what is left |
-//! | `stop` | says what came of all requests, and ends |
+//! | `rest` | stops them; once all requests have ended, reports what is left |
+//! | `stop` | reports the outcomes of all requests, and ends |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{Decision, Error, Permit, Recovery};
 
-use super::kept;
+use super::departures;
 use crate::fault::Fault;
 use crate::load::{Load, connect, runtime};
-use crate::stage::Part;
+use crate::setup::Args;
 
 /// The tasks of a subscription: one that reads messages, and one of its connection.
 const SUBSCRIPTION: usize = 2;
 
 pub(crate) const ALL: usize = 10_000;
 
-/// The first of them are hot: there always is a line for each, in each process.
+/// The first of them are hot: there always is a queue for each, in each process.
 pub(crate) const KEYS: usize = 4;
 
 /// The number of callers without a bound, for each hot key in each process.
-const PATIENT: usize = 5;
+const UNBOUNDED: usize = 5;
 
 /// The number of callers with random keys and bounds.
-const RESTLESS: usize = 20;
+const RANDOM: usize = 20;
 
 /// More than it takes to answer over a slow network, and less than a caller would wait.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,25 +48,25 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// The report of a process at rest.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Rest {
-    pub(crate) lines: usize,
+    pub(crate) queues: usize,
     pub(crate) is_out: bool,
     pub(crate) tasks: usize,
     /// How many there were before the first request.
     pub(crate) tasks_at_first: usize,
 }
 
-pub(crate) fn play(part: &Part) {
-    let seed = part.script.parse().expect("a number");
-    let mut process = Process::new(part, runtime(), seed);
+pub(crate) fn run_process(args: &Args) {
+    let seed = args.script.parse().expect("a number");
+    let mut process = Process::new(args, runtime(), seed);
     loop {
-        let line = child::hear();
+        let line = child::receive();
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("load", set) => process.start(set.parse().expect("a number")),
             ("rest", _) => {
                 let rest = process.rest();
-                child::say(&(rest, &*process.load.tally));
+                child::send(&(rest, &*process.load.tally));
             }
-            ("stop", _) => return child::say(&*process.load.tally),
+            ("stop", _) => return child::send(&*process.load.tally),
             _ => panic!("what is {line:?}"),
         }
     }
@@ -81,34 +81,34 @@ struct Process {
 }
 
 impl Process {
-    fn new(part: &Part, runtime: Runtime, seed: u64) -> Self {
-        let store = runtime.block_on(connect(&Fault::PLAIN, &part.redis));
+    fn new(args: &Args, runtime: Runtime, seed: u64) -> Self {
+        let store = runtime.block_on(connect(&Fault::PLAIN, &args.redis));
         // The limiter subscribes with its first call.
         let tasks_at_first = runtime.metrics().num_alive_tasks() + SUBSCRIPTION;
-        let builder = under(kept::SETS[0]).recovery(Recovery::Strict);
+        let builder = under(departures::SETS[0]).recovery(Recovery::Strict);
         let limiter = build(builder.store(store.timeout(TIMEOUT)));
         Self {
             runtime,
-            load: Load::new(limiter, Arc::default(), part),
-            random: StdRng::seed_from_u64(seed + part.number as u64),
+            load: Load::new(limiter, Arc::default(), args),
+            random: StdRng::seed_from_u64(seed + args.number as u64),
             callers: JoinSet::new(),
             tasks_at_first,
         }
     }
 
     fn start(&mut self, set: usize) {
-        let set = self.load.limiter.set_quotas(kept::set(set));
+        let set = self.load.limiter.set_quotas(departures::set(set));
         set.expect("valid quotas");
         self.load.begin();
         let on = self.runtime.handle();
-        for caller in 0..KEYS * PATIENT {
+        for caller in 0..KEYS * UNBOUNDED {
             let load = self.load.clone();
             let call = async move { load.call(caller % KEYS, None).await };
             self.callers.spawn_on(call, on);
         }
         let mut caller = || Caller::new(self.load.clone(), self.random.random());
-        for _ in 0..RESTLESS {
-            self.callers.spawn_on(caller().ask_restlessly(), on);
+        for _ in 0..RANDOM {
+            self.callers.spawn_on(caller().ask_at_random(), on);
         }
         self.callers.spawn_on(caller().pause_and_resume(), on);
     }
@@ -119,7 +119,7 @@ impl Process {
         let deadline = Instant::now() + SETTLING;
         loop {
             let rest = Rest {
-                lines: self.load.limiter.queues(),
+                queues: self.load.limiter.queues(),
                 is_out: self.load.limiter.health().is_out(),
                 tasks: handle.metrics().num_alive_tasks(),
                 tasks_at_first: self.tasks_at_first,
@@ -134,7 +134,7 @@ impl Process {
 
 impl Rest {
     pub(crate) fn is_at_rest(self) -> bool {
-        self.lines == 0 && self.tasks <= self.tasks_at_first
+        self.queues == 0 && self.tasks <= self.tasks_at_first
     }
 }
 
@@ -155,7 +155,7 @@ impl Caller {
     }
 
     /// Asks for keys at random, in all ways that there are.
-    pub(crate) async fn ask_restlessly(mut self) {
+    pub(crate) async fn ask_at_random(mut self) {
         while self.load.goes_on() {
             let key = self.key();
             self.count(Count::Asked);
@@ -164,8 +164,8 @@ impl Caller {
             } else {
                 self.wait_for(key).await;
             }
-            let rests = MS * self.random.random_range(0..60);
-            sleep(rests).await;
+            let pause = MS * self.random.random_range(0..60);
+            sleep(pause).await;
         }
     }
 
@@ -184,8 +184,8 @@ impl Caller {
                 sleep(span.mul_f64(self.random.random())).await;
                 let _ = self.load.limiter.resume(&*key).await;
             }
-            let rests = MS * self.random.random_range(200..1_500);
-            sleep(rests).await;
+            let pause = MS * self.random.random_range(200..1_500);
+            sleep(pause).await;
         }
     }
 
@@ -200,11 +200,11 @@ impl Caller {
 
     async fn wait_for(&mut self, key: usize) {
         let mut asked = self.load.limiter.acquire(name(key)).cost(self.cost());
-        let patience = MS * self.random.random_range(0..3_000);
+        let bound = MS * self.random.random_range(0..3_000);
         asked = match self.random.random_range(0..4) {
             0 => asked,
-            1 => asked.deadline(Instant::now() + patience),
-            _ => asked.max_wait(patience),
+            1 => asked.deadline(Instant::now() + bound),
+            _ => asked.max_wait(bound),
         };
         if self.random.random_bool(0.3) {
             // From before it is polled to long after.

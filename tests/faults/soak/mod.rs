@@ -1,4 +1,4 @@
-//! Three processes share quotas on one Redis, under strict recovery, for as long as one likes, while everything goes wrong at random:
+//! Three processes share quotas on one Redis, under strict recovery, while faults occur at random, for any time:
 //! no window holds more than is promised, every request gets an answer, and nothing piles up.
 //!
 //! ```sh
@@ -6,16 +6,16 @@
 //! scripts/soak 10 7      # with the seed of the run that printed this
 //! ```
 
-mod kept;
+mod departures;
 mod load;
 mod phase;
 
 use std::env;
 use std::time::{Duration, Instant};
 
-use crate::stage::Stage;
+use crate::setup::Setup;
 use crate::table;
-pub(crate) use load::play;
+pub(crate) use load::run_process;
 use phase::Phases;
 use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
@@ -23,7 +23,7 @@ use support::tally::{Count, Tally};
 #[test]
 #[ignore = "runs for minutes: scripts/soak MINUTES"]
 fn soak() {
-    let minutes: f64 = number("SOAK_MINUTES").expect("SOAK_MINUTES says how long");
+    let minutes: f64 = number("SOAK_MINUTES").expect("SOAK_MINUTES is the length");
     let seed = number("SOAK_SEED").unwrap_or_else(rand::random);
     let length = Duration::from_secs_f64(60.0 * minutes);
     run(length, Duration::from_secs(25), table::of_soak(), seed);
@@ -43,20 +43,20 @@ fn number<T: std::str::FromStr>(variable: &str) -> Option<T> {
 
 /// No phase begins later than after `length`, but there are two at least. Each has other quotas, and is under load for
 /// `phase`, and lasts until what has begun is put right, and all is at rest. Prints what is done, and figures in the end.
-fn run(length: Duration, phase: Duration, befalls: Vec<&'static str>, seed: u64) {
+fn run(length: Duration, phase: Duration, faults: Vec<&'static str>, seed: u64) {
     println!("SOAK_SEED={seed}");
     let server = || {
         let arguments = ["--repl-diskless-sync-delay", "0", "--lua-time-limit", "50"];
         RedisServer::start_with(&arguments)
     };
-    let mut stage = Stage::with(vec![server(), server()]);
-    stage.replicate(1, 0);
-    stage.play("soak", &seed.to_string());
-    let (mut phases, start) = (Phases::new(befalls, stage, seed), Instant::now());
+    let mut setup = Setup::with(vec![server(), server()]);
+    setup.replicate(1, 0);
+    setup.start_load("soak", &seed.to_string());
+    let (mut phases, start) = (Phases::new(faults, setup, seed), Instant::now());
     while phases.count < 2 || start.elapsed() < length {
         phases.next(phase);
     }
-    let tallies = phases.stage.stop();
+    let tallies = phases.setup.stop();
     let all = tallies.iter().map(|(_, tally)| tally);
     let tally = all.fold(Tally::default(), Tally::join);
     let (elapsed, count) = (start.elapsed(), phases.count);

@@ -1,4 +1,4 @@
-//! [`Phases`]: load, while things befall at random, and then rest: what is left, and the judgment of what has departed.
+//! [`Phases`]: load with random faults, and then none: what is left, and whether what has departed keeps to the bounds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +12,19 @@ use support::child::now;
 use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
 
-use super::kept::{Kept, SETS};
+use super::departures::{Departures, SETS};
 use super::load::Rest;
-use crate::stage::{PATIENCE, PROCESSES, Stage};
+use crate::setup::{PROCESSES, Setup, TIME_LIMIT};
 use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
 
 /// The state of a run, and its figures.
 pub(crate) struct Phases {
-    befalls: Vec<&'static str>,
-    pub(crate) stage: Stage,
+    faults: Vec<&'static str>,
+    pub(crate) setup: Setup,
     random: StdRng,
-    pub(crate) kept: Kept,
+    pub(crate) departures: Departures,
     pub(crate) set: usize,
     pub(crate) count: usize,
     /// The memory of each process, by its number.
@@ -34,12 +34,12 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub(crate) fn new(befalls: Vec<&'static str>, stage: Stage, seed: u64) -> Self {
+    pub(crate) fn new(faults: Vec<&'static str>, setup: Setup, seed: u64) -> Self {
         Self {
-            befalls,
-            stage,
+            faults,
+            setup,
             random: StdRng::seed_from_u64(seed),
-            kept: Kept::default(),
+            departures: Departures::default(),
             set: 0,
             count: 0,
             memory: BTreeMap::new(),
@@ -52,11 +52,11 @@ impl Phases {
         self.count += 1;
         let load = self.load();
         note(&load);
-        self.tell(&load);
+        self.send_all(&load);
         self.settle();
         let end = Instant::now() + lasts;
         while Instant::now() <= end {
-            self.befall();
+            self.apply_fault();
         }
         self.rest();
     }
@@ -65,15 +65,15 @@ impl Phases {
         format!("load {}", self.set)
     }
 
-    fn befall(&mut self) {
-        let name = *self.befalls.choose(&mut self.random).expect("a fault");
+    fn apply_fault(&mut self) {
+        let name = *self.faults.choose(&mut self.random).expect("a fault");
         let fault = table::find(name);
         note(name);
-        (fault.inject)(&mut self.stage);
+        (fault.inject)(&mut self.setup);
         let lasts = MS * self.random.random_range(100..2_500);
         self.collect(lasts);
         note("... it is put right");
-        (fault.heal)(&mut self.stage);
+        (fault.heal)(&mut self.setup);
         note("... that is done");
         self.restore(name);
         self.settle();
@@ -81,30 +81,30 @@ impl Phases {
 
     /// Makes all as it was before, once the fault is put right.
     fn restore(&mut self, name: &str) {
-        let (load, stage) = (self.load(), &mut self.stage);
+        let (load, setup) = (self.load(), &mut self.setup);
         match name {
-            "one of three killed" => stage.processes[0]
+            "one of three killed" => setup.processes[0]
                 .iter_mut()
-                .for_each(|it| it.child.tell(&load)),
+                .for_each(|it| it.child.send(&load)),
             "promoted replica" => {
-                // The other way round, from then on.
-                stage.servers.swap(0, 1);
-                stage.servers[1].restart();
-                stage.replicate(1, 0);
+                // The other sender round, from then on.
+                setup.servers.swap(0, 1);
+                setup.servers[1].restart();
+                setup.replicate(1, 0);
             }
-            "READONLY" => stage.replicate(1, 0),
+            "READONLY" => setup.replicate(1, 0),
             _ => {}
         }
-        stage.join_beside();
+        setup.join_threads();
     }
 
     /// Until each process departs for each hot key.
     fn settle(&mut self) {
-        let (since, deadline) = (now(), Instant::now() + PATIENCE);
+        let (since, deadline) = (now(), Instant::now() + TIME_LIMIT);
         loop {
             self.collect(MS * 20);
-            let mut living = self.stage.living().into_iter();
-            if living.all(|it| self.kept.has_departed(it, since)) {
+            let mut running = self.setup.running().into_iter();
+            if running.all(|it| self.departures.has_departed(it, since)) {
                 return;
             }
             let quotas = SETS[self.set];
@@ -118,12 +118,12 @@ impl Phases {
         loop {
             if self.sampled.elapsed() >= Duration::from_secs(1) {
                 self.sampled = Instant::now();
-                for process in self.stage.processes.iter().flatten() {
+                for process in self.setup.processes.iter().flatten() {
                     let samples = self.memory.entry(process.number).or_default();
                     samples.push(resident(process.child.pid()));
                 }
             }
-            self.kept.depart(self.stage.upstream.take());
+            self.departures.depart(self.setup.upstream.take());
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -140,9 +140,9 @@ impl Phases {
         assert!(!medians.into_iter().any(grows));
     }
 
-    pub(crate) fn tell(&mut self, line: &str) {
-        for process in self.stage.processes.iter_mut().flatten() {
-            process.child.tell(line);
+    pub(crate) fn send_all(&mut self, line: &str) {
+        for process in self.setup.processes.iter_mut().flatten() {
+            process.child.send(line);
         }
     }
 }
@@ -158,9 +158,9 @@ impl Phases {
     /// Stops the load, and looks for what is left.
     fn rest(&mut self) {
         note("rest");
-        self.tell("rest");
+        self.send_all("rest");
         for place in 0..PROCESSES {
-            let Some(process) = &self.stage.processes[place] else {
+            let Some(process) = &self.setup.processes[place] else {
                 continue;
             };
             let (rest, tally): (Rest, Tally) = process.child.next(RESTING);
@@ -168,16 +168,16 @@ impl Phases {
             let is_at_rest = rest.is_at_rest() && !rest.is_out;
             assert!(is_at_rest, "process {number} is not at rest: {rest:?}");
             self.wait_for(number, tally.of(Count::Departed));
-            tally.assert_accounts(number, self.kept.count(number));
+            tally.assert_accounts(number, self.departures.count(number));
         }
-        assert_eq!(self.kept.judge(self.set), [""; 0]);
-        assert_all_expire(&self.stage.servers[0]);
+        assert_eq!(self.departures.judge(self.set), [""; 0]);
+        assert_all_expire(&self.setup.servers[0]);
     }
 
-    /// Requests may still be on their way.
+    /// Requests may still be on their sender.
     fn wait_for(&mut self, number: usize, departed: u64) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.kept.count(number) < departed && Instant::now() < deadline {
+        let deadline = Instant::now() + TIME_LIMIT;
+        while self.departures.count(number) < departed && Instant::now() < deadline {
             self.collect(MS * 5);
         }
     }
@@ -195,7 +195,7 @@ fn assert_all_expire(server: &RedisServer) {
     assert!(found.is_empty(), "without an expiry: {found:?}");
 }
 
-/// So many samples, one per second, tell something: half of them, and more, are warming up.
+/// The least number of samples, one per second, that show growth: half of them are from the beginning.
 const LEAST: usize = 120;
 
 /// A run of this length has enough samples of each process that lives through it.

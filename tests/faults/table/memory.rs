@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::load::{KEYS, LIMIT};
-use crate::stage::refusal;
+use crate::setup::refusal;
 use support::redis_server::{RedisServer, wait_until};
 
 /// The values of those that fill the memory, a megabyte each.
@@ -12,18 +12,18 @@ pub(super) const FLUSHALL: Fault = Fault::new("FLUSHALL", |it| it.server().comma
     .until_departed(2)
     .forgets();
 
-pub(super) const DEL: Fault = Fault::new("DEL", |stage| {
-    let mut names: Vec<String> = stage.server().command(&["KEYS", "throttle:*"]);
+pub(super) const DEL: Fault = Fault::new("DEL", |setup| {
+    let mut names: Vec<String> = setup.server().command(&["KEYS", "throttle:*"]);
     assert!(names.len() >= KEYS, "{names:?}");
     names.insert(0, "DEL".to_owned());
     let words: Vec<_> = names.iter().map(String::as_str).collect();
-    assert!(stage.server().command::<usize>(&words) >= KEYS);
+    assert!(setup.server().command::<usize>(&words) >= KEYS);
 })
 .until_departed(2)
 .forgets();
 
-pub(super) const EVICTION: Fault = Fault::new("eviction", |stage| {
-    let server = stage.server();
+pub(super) const EVICTION: Fault = Fault::new("eviction", |setup| {
+    let server = setup.server();
     server.command::<()>(&["CONFIG", "RESETSTAT"]);
     // It evicts keys that have an expiry, and all keys of the limiter have one.
     server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
@@ -32,14 +32,14 @@ pub(super) const EVICTION: Fault = Fault::new("eviction", |stage| {
     limit_memory(server, 0);
 })
 .until_departed(1)
-.heal(|stage| {
+.heal(|setup| {
     let words = ["CONFIG", "SET", "maxmemory-policy", "noeviction"];
-    stage.server().command(&words)
+    setup.server().command(&words)
 })
-.most(|stage| Some((1 + evicted(&stage.servers[0])) * LIMIT));
+.most(|setup| Some((1 + evicted(&setup.servers[0])) * LIMIT));
 
-const OOM: Fault = Fault::new("OOM", |stage| {
-    let server = stage.server();
+const OOM: Fault = Fault::new("OOM", |setup| {
+    let server = setup.server();
     let value = "x".repeat(1_000_000);
     for name in LARGE {
         server.command::<()>(&["SET", name, &value]);
@@ -48,12 +48,12 @@ const OOM: Fault = Fault::new("OOM", |stage| {
     limit_memory(server, server.info("used_memory") - 2_000_000);
     assert_eq!(refusal(server, &["SET", "f", ""]).as_deref(), Some("OOM"));
 })
-.heal(|stage| {
-    let refusal = refusal(stage.server(), &["SET", "f", ""]);
+.heal(|setup| {
+    let refusal = refusal(setup.server(), &["SET", "f", ""]);
     assert_eq!(refusal.as_deref(), Some("OOM"), "all the time");
-    limit_memory(stage.server(), 0);
+    limit_memory(setup.server(), 0);
     let words = [&["UNLINK"], &LARGE[..]].concat();
-    assert_eq!(stage.server().command::<usize>(&words), LARGE.len());
+    assert_eq!(setup.server().command::<usize>(&words), LARGE.len());
 });
 
 pub(super) const FAULTS: &[Fault] = &[FLUSHALL, DEL, OOM, EVICTION];

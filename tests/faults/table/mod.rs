@@ -6,13 +6,13 @@ pub(crate) mod places;
 mod server;
 
 use support::sentinel::NAME;
-use support::signal::{freeze, thaw};
+use support::signal::{resume, stop};
 use tower_throttle::store::RedisStore;
 use tower_throttle::{Outage, Recovery};
 
 use crate::fault::Fault;
 use crate::load::LIMIT;
-use crate::stage::{PROCESSES, Stage};
+use crate::setup::{PROCESSES, Setup};
 
 const NONE: &[Fault] = &[Fault::PLAIN.until_departed(2)];
 
@@ -34,7 +34,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
 
 /// Those of a single server that keeps nothing on disk, by default policies: their names.
 pub(crate) fn of_soak() -> Vec<&'static str> {
-    let besides = [
+    let left_out = [
         "replies cut off, without scripts",
         "half-open connections",
         "kill -9, back with all data",
@@ -42,7 +42,7 @@ pub(crate) fn of_soak() -> Vec<&'static str> {
     ];
     let tables = [network::FAULTS, server::FAULTS, memory::FAULTS, PROCESS];
     let names = tables.into_iter().flatten().map(|it| it.name);
-    names.filter(|name| !besides.contains(name)).collect()
+    names.filter(|name| !left_out.contains(name)).collect()
 }
 
 pub(crate) fn find(name: &str) -> &'static Fault {
@@ -53,19 +53,19 @@ pub(crate) fn find(name: &str) -> &'static Fault {
 
 const PROCESS: &[Fault] = &[PROCESS_KILLED, PROCESS_STOPPED];
 
-const PROCESS_KILLED: Fault = Fault::new("one of three killed", |stage| {
-    let process = stage.processes[0].take().expect("it runs");
+const PROCESS_KILLED: Fault = Fault::new("one of three killed", |setup| {
+    let process = setup.processes[0].take().expect("it runs");
     // As a power failure would.
     drop(process.child);
 })
 .heal(|it| it.processes[0] = Some(it.spawn(0)));
 
 const PROCESS_STOPPED: Fault =
-    Fault::new("one of three stopped", |it| freeze(first(it))).heal(|it| thaw(first(it)));
+    Fault::new("one of three stopped", |it| stop(first(it))).heal(|it| resume(first(it)));
 
 /// The id of the first process.
-fn first(stage: &Stage) -> u32 {
-    stage.processes[0].as_ref().expect("it runs").child.pid()
+fn first(setup: &Setup) -> u32 {
+    setup.processes[0].as_ref().expect("it runs").child.pid()
 }
 
 /// An outage under each policy that is not the default.
@@ -94,9 +94,9 @@ const RECOVERY: &[Fault] = &[
     strict("eviction, strict", memory::EVICTION),
     strict("kill -9, back empty, strict", server::BACK_EMPTY),
     Fault {
-        inject: |stage| {
-            (memory::FLUSHALL.inject)(stage);
-            network::cut_replies(stage, b"EVALSHA");
+        inject: |setup| {
+            (memory::FLUSHALL.inject)(setup);
+            network::cut_replies(setup, b"EVALSHA");
         },
         ..strict("FLUSHALL, replies cut off, strict", memory::FLUSHALL)
     },
@@ -119,17 +119,17 @@ const DEPLOYMENTS: &[Fault] = &[
 
 const CLUSTER: Fault = Fault {
     connect: |urls| Box::pin(async move { RedisStore::connect_cluster(urls.split(',')).await }),
-    ..Fault::new("cluster failover", |stage| {
-        let cluster = stage.cluster.as_mut().expect("the stage has one");
+    ..Fault::new("cluster failover", |setup| {
+        let cluster = setup.cluster.as_mut().expect("the setup has one");
         let primary = cluster.primary_of("throttle:{key-0}");
         cluster.servers[primary].kill9();
-        stage.killed = Some(primary);
+        setup.killed = Some(primary);
     })
 }
-.on(Stage::cluster)
-.heal(|stage| {
-    let cluster = stage.cluster.as_ref().expect("the stage has one");
-    let killed = stage.killed.expect("it was injected");
+.on(Setup::cluster)
+.heal(|setup| {
+    let cluster = setup.cluster.as_ref().expect("the setup has one");
+    let killed = setup.killed.expect("it was injected");
     cluster.fails_over("throttle:{key-0}", killed);
 })
 .forgets();
@@ -138,16 +138,16 @@ const SENTINELS: Fault = Fault {
     connect: |urls| {
         Box::pin(async move { RedisStore::connect_sentinel(urls.split(','), NAME).await })
     },
-    ..Fault::new("sentinel failover", |stage| {
-        let sentinels = stage.sentinels.as_mut().expect("the stage has them");
+    ..Fault::new("sentinel failover", |setup| {
+        let sentinels = setup.sentinels.as_mut().expect("the setup has them");
         let primary = sentinels.primary();
         sentinels.servers[primary].kill9();
-        stage.killed = Some(primary);
+        setup.killed = Some(primary);
     })
 }
-.on(Stage::sentinels)
-.heal(|stage| {
-    let sentinels = stage.sentinels.as_ref().expect("the stage has them");
-    sentinels.fails_over(stage.killed.expect("it was injected"));
+.on(Setup::sentinels)
+.heal(|setup| {
+    let sentinels = setup.sentinels.as_ref().expect("the setup has them");
+    sentinels.fails_over(setup.killed.expect("it was injected"));
 })
 .forgets();

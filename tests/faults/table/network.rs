@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::store::RedisStore;
 
 use crate::fault::{Fault, Lasts};
-use crate::stage::Stage;
+use crate::setup::Setup;
 use support::proxy::Proxy;
 use support::redis_server::wait_until;
 
@@ -22,12 +22,12 @@ pub(super) const PARTITIONED: Fault =
         .heal(|it| it.proxies[0].resume());
 
 pub(super) const FAULTS: &[Fault] = &[
-    Fault::new("connections cut", |stage| {
+    Fault::new("connections cut", |setup| {
         for _ in 0..3 {
-            let made: Vec<_> = stage.proxies.iter().map(Proxy::made).collect();
-            stage.each(Proxy::cut);
+            let made: Vec<_> = setup.proxies.iter().map(Proxy::made).collect();
+            setup.each(Proxy::cut);
             wait_until("connections are made again", || {
-                let mut proxies = stage.proxies.iter().zip(&made);
+                let mut proxies = setup.proxies.iter().zip(&made);
                 proxies.all(|(it, made)| it.made() > *made)
             });
         }
@@ -45,50 +45,52 @@ pub(super) const FAULTS: &[Fault] = &[
         .heal(|it| it.each(Proxy::resume)),
     PARTITIONED,
     Fault::new("half-open connections, until TCP gives up", |it| {
-        it.each(Proxy::swallow)
+        it.each(Proxy::drop_all)
     })
-    .heal(|stage| {
-        stage.each(Proxy::heal);
-        stage.each(Proxy::cut);
+    .heal(|setup| {
+        setup.each(Proxy::heal);
+        setup.each(Proxy::cut);
     }),
-    Fault::new("half-open connections", |it| it.each(Proxy::swallow))
+    Fault::new("half-open connections", |it| it.each(Proxy::drop_all))
         .heal(|it| it.each(Proxy::heal)),
-    Fault::new("connections refused", |stage| {
-        stage.each(Proxy::refuse);
-        stage.each(Proxy::cut);
+    Fault::new("connections refused", |setup| {
+        setup.each(Proxy::refuse);
+        setup.each(Proxy::cut);
     })
     .heal(|it| it.each(Proxy::accept)),
-    Fault::new("connections reset when made", |stage| {
+    Fault::new("connections reset when made", |setup| {
         // Nobody listens there.
-        stage.each(|it| it.lead_to(1));
-        stage.each(Proxy::cut);
+        setup.each(|it| it.lead_to(1));
+        setup.each(Proxy::cut);
     })
-    .heal(|stage| {
-        let port = stage.servers[0].port();
-        stage.each(|it| it.lead_to(port));
+    .heal(|setup| {
+        let port = setup.servers[0].port();
+        setup.each(|it| it.lead_to(port));
     }),
     Fault {
         store: |store| store.timeout(Duration::from_secs(5)),
-        ..Fault::new("200 ms each way", |stage| stage.each(|it| it.delay(SLOW)))
+        ..Fault::new("200 ms each way", |setup| {
+            setup.each(|it| it.delay(SLOW))
+        })
     }
     // Requests with grants depart first.
     .until_departed(4)
-    .heal(|stage| stage.each(|it| it.delay(Duration::ZERO))),
+    .heal(|setup| setup.each(|it| it.delay(Duration::ZERO))),
 ];
 
 /// One after the other by each of the proxies, of commands that take slots.
-pub(super) fn cut_replies(stage: &mut Stage, command: &[u8]) {
-    let cut: Vec<_> = stage.proxies.iter().map(Proxy::cut_replies).collect();
+pub(super) fn cut_replies(setup: &mut Setup, command: &[u8]) {
+    let cut: Vec<_> = setup.proxies.iter().map(Proxy::cut_replies).collect();
     for (before, after) in CUT_AFTER.into_iter().enumerate() {
-        let proxies = stage.proxies.iter();
+        let proxies = setup.proxies.iter();
         proxies.for_each(|it| it.cut_reply(command, after));
         wait_until("replies are cut", || {
-            let mut proxies = stage.proxies.iter().zip(&cut);
+            let mut proxies = setup.proxies.iter().zip(&cut);
             proxies.all(|(it, cut)| it.cut_replies() > cut + before)
         });
     }
 }
 
 fn without_scripts(store: RedisStore) -> RedisStore {
-    store.scripting(false).expect("a way to connect")
+    store.scripting(false).expect("a sender to connect")
 }

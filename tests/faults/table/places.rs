@@ -9,7 +9,7 @@ use super::server::{BACK_EMPTY, PROMOTED};
 use super::{CLUSTER, LOCAL, PROCESS_KILLED, PROCESS_STOPPED, SENTINELS, memory, server, strict};
 use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
-use crate::stage::PROCESSES;
+use crate::setup::PROCESSES;
 
 /// Work that begins again soon.
 const SHORT: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use redis::RedisResult;
 
 use super::network::NO_TIME;
 use crate::fault::Fault;
-use crate::stage::{Stage, refusal};
+use crate::setup::{Setup, refusal};
 use support::redis_server::{RedisServer, wait_until};
 
 /// Keeps what it has said, whatever happens.
@@ -14,7 +14,7 @@ const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"
 
 /// An outage, and nothing else.
 pub(super) const DURABLE: Fault =
-    killed("kill -9, back with all data").on(|| Stage::new(&APPEND_ONLY));
+    killed("kill -9, back with all data").on(|| Setup::new(&APPEND_ONLY));
 
 /// Nothing is left.
 pub(super) const BACK_EMPTY: Fault = killed("kill -9, back empty").forgets();
@@ -27,35 +27,35 @@ pub(super) const STOPPED: Fault =
     Fault::new("SIGSTOP, SIGCONT", |it| it.server().sigstop()).heal(|it| it.server().sigcont());
 
 pub(super) const PROMOTED: Fault = Fault::new("promoted replica", |it| it.server().kill9())
-    .on(Stage::replicated)
-    .heal(|stage| {
-        stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
-        let port = stage.servers[1].port();
-        stage.each(|it| it.lead_to(port));
+    .on(Setup::replicated)
+    .heal(|setup| {
+        setup.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
+        let port = setup.servers[1].port();
+        setup.each(|it| it.lead_to(port));
     })
     .forgets();
 
 pub(super) const FAULTS: &[Fault] = &[
     BACK_EMPTY,
     DURABLE,
-    Fault::new("kill -9, then LOADING", |stage| {
-        stage.server().kill9();
-        stage.server().restart();
-        let errors: String = stage.server().command(&["INFO", "errorstats"]);
+    Fault::new("kill -9, then LOADING", |setup| {
+        setup.server().kill9();
+        setup.server().restart();
+        let errors: String = setup.server().command(&["INFO", "errorstats"]);
         assert!(errors.contains("errorstat_LOADING"), "{errors}");
     })
     .on(|| {
         let slowly = ["--key-load-delay", "100"];
-        let stage = Stage::new(&[&APPEND_ONLY[..], &slowly].concat());
+        let setup = Setup::new(&[&APPEND_ONLY[..], &slowly].concat());
         let fill = "for i = 1, 15000 do redis.call('SET', 'filler:' .. i, 'x') end";
-        stage.servers[0].command::<()>(&["EVAL", fill, "0"]);
-        stage
+        setup.servers[0].command::<()>(&["EVAL", fill, "0"]);
+        setup
     })
     .lasts(NO_TIME),
     STOPPED,
-    Fault::new("CLIENT KILL", |stage| {
+    Fault::new("CLIENT KILL", |setup| {
         for _ in 0..3 {
-            wait_until("all are connected", || kill(&stage.servers[0]) > 0);
+            wait_until("all are connected", || kill(&setup.servers[0]) > 0);
         }
     })
     .until_departed(1),
@@ -64,17 +64,17 @@ pub(super) const FAULTS: &[Fault] = &[
         it.server().command(&["CLIENT", "PAUSE", "1500", "ALL"])
     })
     .heal(|it| assert_eq!(it.server().command::<String>(&["PING"]), "PONG")),
-    Fault::new("SCRIPT FLUSH", |stage| {
+    Fault::new("SCRIPT FLUSH", |setup| {
         for _ in 0..3 {
-            stage.server().command::<()>(&["SCRIPT", "FLUSH"]);
-            let scripts = || stage.servers[0].info("number_of_cached_scripts");
+            setup.server().command::<()>(&["SCRIPT", "FLUSH"]);
+            let scripts = || setup.servers[0].info("number_of_cached_scripts");
             wait_until("scripts are loaded again", || scripts() > 0);
         }
     })
     .until_departed(1),
-    Fault::new("BUSY", |stage| {
-        let client = stage.server().client();
-        stage.beside.push(thread::spawn(move || {
+    Fault::new("BUSY", |setup| {
+        let client = setup.server().client();
+        setup.threads.push(thread::spawn(move || {
             let mut connection = client.get_connection().expect("a connection");
             let ended: RedisResult<()> = redis::cmd("EVAL")
                 .arg("while true do end")
@@ -83,18 +83,18 @@ pub(super) const FAULTS: &[Fault] = &[
             ended.expect_err("it is killed");
         }));
         wait_until("other clients get BUSY", || {
-            refusal(&stage.servers[0], &["PING"]).as_deref() == Some("BUSY")
+            refusal(&setup.servers[0], &["PING"]).as_deref() == Some("BUSY")
         });
     })
-    .on(|| Stage::new(&["--lua-time-limit", "50"]))
+    .on(|| Setup::new(&["--lua-time-limit", "50"]))
     .heal(|it| it.server().command(&["SCRIPT", "KILL"])),
-    Fault::new("READONLY", |stage| {
-        stage.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
-        stage.replicate(0, 1);
-        let refusal = refusal(&stage.servers[0], &["SET", "a", "b"]);
+    Fault::new("READONLY", |setup| {
+        setup.servers[1].command::<()>(&["REPLICAOF", "NO", "ONE"]);
+        setup.replicate(0, 1);
+        let refusal = refusal(&setup.servers[0], &["SET", "a", "b"]);
         assert_eq!(refusal.as_deref(), Some("READONLY"));
     })
-    .on(Stage::replicated)
+    .on(Setup::replicated)
     .heal(|it| it.server().command(&["REPLICAOF", "NO", "ONE"]))
     // The replica may not have the last writes.
     .forgets(),

@@ -13,29 +13,29 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{State, Weather};
+use super::{Network, State};
 
 type Chunk = (Instant, Vec<u8>);
 
 /// Serves a connection, which was made after so many cuts, until one side closes it, or it is reset.
 pub async fn connect(mut client: TcpStream, number: usize, cuts: usize, state: &State) {
-    let mut weather = state.weather.subscribe();
-    let target = weather.borrow().target;
+    let mut network = state.network.subscribe();
+    let target = network.borrow().target;
     let pass = async {
         let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
-        // A delay is what the test says, and none of Nagle's.
+        // A delay is that of the test, without Nagle's.
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let connection = Connection {
             number,
             state,
-            lit: Mutex::default(),
+            allowed: Mutex::default(),
         };
         connection.pass(&mut client, &mut server).await
     };
     let end = tokio::select! {
         end = pass => end,
-        _ = weather.wait_for(|now| now.cuts != cuts) => Err(io::ErrorKind::ConnectionReset.into()),
+        _ = network.wait_for(|now| now.cuts != cuts) => Err(io::ErrorKind::ConnectionReset.into()),
     };
     if end.is_err() {
         // What is dropped after this is reset. It may be so already.
@@ -47,7 +47,7 @@ struct Connection<'a> {
     number: usize,
     state: &'a State,
     /// How many more bytes of replies may pass, if not all.
-    lit: Mutex<Option<usize>>,
+    allowed: Mutex<Option<usize>>,
 }
 
 impl Connection<'_> {
@@ -60,17 +60,17 @@ impl Connection<'_> {
         });
         let replies = async {
             let flow = self.flow(from_server, to_client, |bytes| {
-                let mut lit = self.lit();
-                bytes.truncate(lit.unwrap_or(bytes.len()));
-                *lit = lit.map(|left| left - bytes.len());
-                *lit != Some(0)
+                let mut allowed = self.allowed();
+                bytes.truncate(allowed.unwrap_or(bytes.len()));
+                *allowed = allowed.map(|allowed| allowed - bytes.len());
+                *allowed != Some(0)
             });
             let end = flow.await;
             if self.is_dead() {
                 // The client does not see the end of the server.
                 pending::<()>().await;
             }
-            if *self.lit() == Some(0) {
+            if *self.allowed() == Some(0) {
                 self.state.cut_replies.fetch_add(1, Ordering::SeqCst);
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
@@ -96,7 +96,7 @@ impl Connection<'_> {
                 let count = from.read(&mut buffer).await?;
                 let mut bytes = buffer[..count].to_vec();
                 let goes_on = count > 0 && pass(&mut bytes);
-                let due = Instant::now() + self.state.weather.borrow().delay;
+                let due = Instant::now() + self.state.network.borrow().delay;
                 // Without a receiver, the connection is over.
                 let _ = send.send((due, bytes));
                 if !goes_on {
@@ -108,20 +108,20 @@ impl Connection<'_> {
         read.and(written)
     }
 
-    /// Cuts the reply to these bytes, if the inspector says so.
+    /// Cuts the reply to these bytes, if the inspector decides so.
     fn inspect(&self, bytes: &[u8]) {
         let mut inspector = self.state.inspector.lock().expect("no panic");
         if let Some(after) = inspector.as_mut().and_then(|it| it(bytes)) {
-            *self.lit() = Some(after);
+            *self.allowed() = Some(after);
         }
     }
 
-    fn lit(&self) -> MutexGuard<'_, Option<usize>> {
-        self.lit.lock().expect("no panic")
+    fn allowed(&self) -> MutexGuard<'_, Option<usize>> {
+        self.allowed.lock().expect("no panic")
     }
 
     fn is_dead(&self) -> bool {
-        is_dead(&self.state.weather.borrow(), self.number)
+        is_dead(&self.state.network.borrow(), self.number)
     }
 
     /// Writes the queued bytes when they are due.
@@ -130,11 +130,11 @@ impl Connection<'_> {
         mut chunks: UnboundedReceiver<Chunk>,
         mut to: WriteHalf<'_>,
     ) -> io::Result<()> {
-        let mut weather: watch::Receiver<_> = self.state.weather.subscribe();
+        let mut network: watch::Receiver<_> = self.state.network.subscribe();
         while let Some((due, bytes)) = chunks.recv().await {
             sleep_until(due).await;
-            let settled = |now: &Weather| !now.holds || is_dead(now, self.number);
-            let _ = weather.wait_for(settled).await;
+            let settled = |now: &Network| !now.holds || is_dead(now, self.number);
+            let _ = network.wait_for(settled).await;
             let mut left = &bytes[..];
             while !left.is_empty() && !self.is_dead() {
                 left = &left[to.write(left).await?..];
@@ -144,6 +144,6 @@ impl Connection<'_> {
     }
 }
 
-fn is_dead(weather: &Weather, number: usize) -> bool {
-    weather.swallows || number < weather.dead_below
+fn is_dead(network: &Network, number: usize) -> bool {
+    network.swallows || number < network.dead_below
 }

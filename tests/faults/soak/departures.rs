@@ -1,4 +1,4 @@
-//! [`Kept`]: what has departed, until it is judged.
+//! [`Departures`]: what has departed, until it is judged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn set(number: usize) -> Vec<Quota> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Departures {
     /// When requests for each hot key departed, and what they cost.
     events: HashMap<usize, Vec<(Duration, u64)>>,
     /// When each process departed last, for each hot key.
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     counts: BTreeMap<usize, u64>,
 }
 
-impl Kept {
+impl Departures {
     pub(crate) fn depart(&mut self, arrivals: Vec<Arrival>) {
         for it in arrivals {
             *self.counts.entry(it.process).or_default() += 1;

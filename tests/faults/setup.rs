@@ -1,4 +1,4 @@
-//! [`Stage`]: the servers, proxies and processes that a fault befalls.
+//! [`Setup`]: the servers, proxies and processes of a trial.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -18,14 +18,14 @@ use support::tally::Tally;
 pub(crate) const PROCESSES: usize = 3;
 
 /// The longest that a request may take after the load stops, and that a fault may take to show.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Servers, proxies and processes: each process reaches the first server through a proxy of its own.
-pub(crate) struct Stage {
+pub(crate) struct Setup {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) proxies: Vec<Proxy>,
     pub(crate) urls: Vec<String>,
-    /// Servers that name or hold the primary in place of the first one, where the stage has them.
+    /// Servers that name or hold the primary in place of the first one, where the setup has them.
     pub(crate) sentinels: Option<Sentinels>,
     pub(crate) cluster: Option<Cluster>,
     /// Which of their servers was killed.
@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     /// `None` where one was killed.
     pub(crate) processes: Vec<Option<Process>>,
     /// Threads of a fault, which end when it is healed.
-    pub(crate) beside: Vec<JoinHandle<()>>,
+    pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) upstream: Upstream,
     load: &'static str,
     script: String,
@@ -42,7 +42,7 @@ pub(crate) struct Stage {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct Args {
     pub(crate) number: usize,
     pub(crate) load: String,
     pub(crate) upstream: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) struct Process {
     pub(crate) number: usize,
 }
 
-impl Stage {
+impl Setup {
     pub(crate) fn new(arguments: &[&str]) -> Self {
         Self::with(vec![RedisServer::start_with(arguments)])
     }
@@ -91,7 +91,7 @@ impl Stage {
             cluster: None,
             killed: None,
             processes: Vec::new(),
-            beside: Vec::new(),
+            threads: Vec::new(),
             upstream: Upstream::start(),
             load: "",
             script: String::new(),
@@ -102,9 +102,9 @@ impl Stage {
     /// The primary and a replica of it that is up to date.
     pub(crate) fn replicated() -> Self {
         let start = || RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
-        let stage = Self::with(vec![start(), start()]);
-        stage.replicate(1, 0);
-        stage
+        let setup = Self::with(vec![start(), start()]);
+        setup.replicate(1, 0);
+        setup
     }
 
     /// Makes one server a replica of another; returns once it is up to date.
@@ -127,7 +127,7 @@ impl Stage {
 
     /// Lets it go wrong, and puts it right. `least` counts the departures that a fault may last for. Returns when it
     /// began, and when it was put right.
-    pub(crate) fn befall(
+    pub(crate) fn apply(
         &mut self,
         fault: &Fault,
         least: impl Fn(&[Arrival]) -> usize,
@@ -139,7 +139,7 @@ impl Stage {
             Lasts::UntilDeparted(count) => {
                 let since = now();
                 let enough = |all: &[Arrival]| least(&after(all, since)) >= count;
-                let goes_on = self.upstream.wait_for(PATIENCE, enough);
+                let goes_on = self.upstream.wait_for(TIME_LIMIT, enough);
                 assert!(goes_on, "no request departs while it lasts");
             }
         }
@@ -147,13 +147,13 @@ impl Stage {
         [injected, now()]
     }
 
-    pub(crate) fn living(&self) -> Vec<usize> {
-        let living = self.processes.iter().flatten();
-        living.map(|it| it.number).collect()
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let running = self.processes.iter().flatten();
+        running.map(|it| it.number).collect()
     }
 
     /// Starts a load in each process, with a script.
-    pub(crate) fn play(&mut self, load: &'static str, script: &str) {
+    pub(crate) fn start_load(&mut self, load: &'static str, script: &str) {
         self.load = load;
         script.clone_into(&mut self.script);
         for place in 0..PROCESSES {
@@ -165,32 +165,32 @@ impl Stage {
     pub(crate) fn spawn(&mut self, place: usize) -> Process {
         let number = self.numbers;
         self.numbers += 1;
-        let part = Part {
+        let args = Args {
             number,
             load: self.load.to_owned(),
             upstream: self.upstream.path(),
             redis: self.urls[place].clone(),
             script: self.script.clone(),
         };
-        let child = child::spawn("process", &part);
+        let child = child::spawn("process", &args);
         Process { child, number }
     }
 
-    /// Stops the load; returns what each process that still lives says of it.
+    /// Stops the load; returns the tally of each process that runs.
     pub(crate) fn stop(&mut self) -> Vec<(usize, Tally)> {
         let mut processes: Vec<_> = self.processes.drain(..).flatten().collect();
         for process in &mut processes {
-            process.child.tell("stop");
+            process.child.send("stop");
         }
-        let said = |it: Process| (it.number, it.child.finish(PATIENCE * 2));
-        let said = processes.into_iter().map(said).collect();
-        self.join_beside();
-        said
+        let finish = |it: Process| (it.number, it.child.finish(TIME_LIMIT * 2));
+        let tallies = processes.into_iter().map(finish).collect();
+        self.join_threads();
+        tallies
     }
 
-    pub(crate) fn join_beside(&mut self) {
-        for thread in self.beside.drain(..) {
-            thread.join().expect("no panic beside the load");
+    pub(crate) fn join_threads(&mut self) {
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no panic in a thread of a fault");
         }
     }
 
