@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::simulation::{
-    Done, Job, Outcome, Process, Scenario, Wish, burst, millis, of_rank, of_share, processes,
+    Done, Job, Kind, Outcome, Process, Scenario, burst, millis, of_rank, of_share, processes,
 };
 use super::*;
 use crate::policy::Lost;
@@ -124,12 +124,12 @@ fn lost_calls_failing_processes_and_cancelled_requests_do_not_hold_back_the_othe
     let mut cancelled = three(|_, it| it.jobs = burst(100, 500, 0));
     cancelled[0].jobs = burst(0, 2_000, 0);
     let each = cancelled[0].jobs.iter_mut().skip(100);
-    each.for_each(|it| it.wish = Wish::Cancelled(2_000));
+    each.for_each(|it| it.kind = Kind::Cancelled(2_000));
     assert_within("cancelled", "200/s", cancelled, USUAL.span(0.5, 5.5));
     // Only processes that can use what was returned call.
     let mut returned = random(200, 0.7, 20, &[1]);
     let each = returned.iter_mut().step_by(10).flat_map(|it| &mut it.jobs);
-    each.for_each(|it| (it.cost, it.wish) = (4, Wish::Forfeits));
+    each.for_each(|it| (it.cost, it.kind) = (4, Kind::Forfeits));
     let bounds = USUAL.rate(0.94, 0.01).calls(3.0);
     assert_within("returned", "100/s", returned, bounds);
 }
@@ -209,7 +209,7 @@ fn replicas_whose_requests_arrive_at_once_make_few_calls() {
 fn unused(out: &Outcome, limit: usize, window: u64) -> Duration {
     let unused = out.done.iter().enumerate().map(|(nth, it)| {
         let left = out.done[nth..].iter();
-        let left = left.filter(|it| it.job.wish == Wish::Departs);
+        let left = left.filter(|it| it.job.kind == Kind::Departs);
         let since = left.map(|it| it.arrival).min().unwrap_or(it.from);
         let free = nth.checked_sub(limit).map(|nth| out.done[nth].from);
         let free = free.map_or(since, |from| since.max(from + millis(window * 1_000)));
@@ -242,9 +242,9 @@ fn no_departure_stays_unused_while_requests_wait() {
             };
             let mut jobs = of_rank(rank, times.into_iter());
             if !is_deaf && rng.random_bool(0.4) {
-                let cancelled = Wish::Cancelled(rng.random_range(0..8_000));
-                let wish = [cancelled, Wish::Forfeits][rng.random_range(0..2)];
-                jobs.iter_mut().for_each(|it| it.wish = wish);
+                let cancelled = Kind::Cancelled(rng.random_range(0..8_000));
+                let kind = [cancelled, Kind::Forfeits][rng.random_range(0..2)];
+                jobs.iter_mut().for_each(|it| it.kind = kind);
             }
             let process = nth % processes.len();
             processes[process].jobs.extend(jobs);
@@ -273,7 +273,7 @@ fn no_departure_stays_unused_after_a_process_was_killed() {
     behind[0].killed = Some(4_950);
     behind[1].jobs = burst(1_000, 8, 0);
     let each = behind[1].jobs.iter_mut();
-    each.for_each(|it| it.wish = Wish::Cancelled(4_000));
+    each.for_each(|it| it.kind = Kind::Cancelled(4_000));
     behind[1].jobs.extend(burst(3_000, 8, 0));
     behind[2].jobs = burst(2_000, 5, 0);
     // The dead process has requests of each level.
@@ -321,14 +321,14 @@ fn levels_are_strict_and_keep_the_order_of_arrival() {
 fn job() -> impl Strategy<Value = Job> {
     let cost = prop_oneof![4 => Just(1_u32), 1 => 1..4_u32];
     let takes = prop::sample::select(vec![0, 1, 50, 900]);
-    let wish = prop_oneof![
-        5 => Just(Wish::Departs),
-        1 => (0..800_u64).prop_map(Wish::Cancelled),
-        1 => prop_oneof![Just(0), 0..100_u64].prop_map(Wish::Bounded),
-        1 => Just(Wish::Forfeits),
+    let kind = prop_oneof![
+        5 => Just(Kind::Departs),
+        1 => (0..800_u64).prop_map(Kind::Cancelled),
+        1 => prop_oneof![Just(0), 0..100_u64].prop_map(Kind::Bounded),
+        1 => Just(Kind::Forfeits),
     ];
     let rank = prop::option::weighted(0.3, (0..5_usize, 0..4_u32));
-    (0..4_000_u64, cost, rank, takes, wish).prop_map(|(arrival, cost, rank, takes, wish)| {
+    (0..4_000_u64, cost, rank, takes, kind).prop_map(|(arrival, cost, rank, takes, kind)| {
         let (level, share) = rank.unwrap_or((2, 0));
         let shared = of_share(&share.to_string(), share);
         let rank = Rank {
@@ -339,7 +339,7 @@ fn job() -> impl Strategy<Value = Job> {
             cost,
             rank,
             takes,
-            wish,
+            kind,
             ..Job::at(arrival)
         }
     })
@@ -417,9 +417,9 @@ proptest! {
         scenario.change = changes.map(|at| (at, PolicyParts::of(&changed)));
         let out = scenario.run();
         for (nth, process) in scenario.processes.iter().enumerate() {
-            let departs = |wish| wish == Wish::Departs;
-            let departed = out.done.iter().filter(|it| it.process == nth && departs(it.job.wish));
-            let asked = process.jobs.iter().filter(|it| departs(it.wish));
+            let departs = |kind| kind == Kind::Departs;
+            let departed = out.done.iter().filter(|it| it.process == nth && departs(it.job.kind));
+            let asked = process.jobs.iter().filter(|it| departs(it.kind));
             prop_assert!(process.killed.is_some() || departed.count() == asked.count());
         }
         let limit = scenario.parts.quotas[0].limit();
@@ -470,7 +470,7 @@ fn a_departure_that_a_level_does_not_use_goes_to_the_next_level_in_all_processes
         let mut all = processes([1, 1]);
         all.truncate(count);
         let mut unused = of("a", Priority::High, 10..30);
-        unused.iter_mut().for_each(|it| it.wish = Wish::Forfeits);
+        unused.iter_mut().for_each(|it| it.kind = Kind::Forfeits);
         let lowest = of("a", Priority::Lowest, 30..40);
         all[0].jobs = [of("a", Priority::Highest, 0..10), unused, lowest].concat();
         let normal = of("b", Priority::Normal, 30..40);

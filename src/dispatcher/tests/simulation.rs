@@ -43,13 +43,13 @@ pub(super) struct Job {
     pub(super) rank: Rank,
     /// How long it is in progress.
     pub(super) takes: u64,
-    pub(super) wish: Wish,
+    pub(super) kind: Kind,
     /// The estimate of its tokens, and how many it has used in the end.
     pub(super) tokens: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Wish {
+pub(super) enum Kind {
     Departs,
     /// It is cancelled if it has waited so long.
     Cancelled(u64),
@@ -131,7 +131,7 @@ impl Job {
             cost: 1,
             rank: Rank::default(),
             takes: 0,
-            wish: Wish::Departs,
+            kind: Kind::Departs,
             tokens: None,
         }
     }
@@ -153,17 +153,17 @@ impl Job {
             acquire = acquire.cost_of("tokens", estimate);
         }
         let mut gone = ends;
-        match self.wish {
-            Wish::Bounded(wait) => acquire = acquire.max_wait(millis(wait)),
-            Wish::Cancelled(wait) => gone = gone.min(Instant::now() + millis(wait)),
-            Wish::Departs | Wish::Forfeits => {}
+        match self.kind {
+            Kind::Bounded(wait) => acquire = acquire.max_wait(millis(wait)),
+            Kind::Cancelled(wait) => gone = gone.min(Instant::now() + millis(wait)),
+            Kind::Departs | Kind::Forfeits => {}
         }
         let permit: Permit = match tokio::time::timeout_at(gone, acquire).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return End::Refused,
             Err(_) => return End::Gone,
         };
-        if self.wish == Wish::Forfeits {
+        if self.kind == Kind::Forfeits {
             permit.forfeit();
             return End::Gone;
         }

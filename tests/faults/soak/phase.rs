@@ -87,7 +87,7 @@ impl Phases {
                 .iter_mut()
                 .for_each(|it| it.child.send(&load)),
             "promoted replica" => {
-                // The other sender round, from then on.
+                // The other way round, from then on.
                 setup.servers.swap(0, 1);
                 setup.servers[1].restart();
                 setup.replicate(1, 0);
@@ -174,7 +174,7 @@ impl Phases {
         assert_all_expire(&self.setup.servers[0]);
     }
 
-    /// Requests may still be on their sender.
+    /// Requests may not have arrived yet.
     fn wait_for(&mut self, number: usize, departed: u64) {
         let deadline = Instant::now() + TIME_LIMIT;
         while self.departures.count(number) < departed && Instant::now() < deadline {

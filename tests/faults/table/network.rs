@@ -69,9 +69,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     Fault {
         store: |store| store.timeout(Duration::from_secs(5)),
-        ..Fault::new("200 ms each way", |setup| {
-            setup.each(|it| it.delay(SLOW))
-        })
+        ..Fault::new("200 ms each way", |setup| setup.each(|it| it.delay(SLOW)))
     }
     // Requests with grants depart first.
     .until_departed(4)
