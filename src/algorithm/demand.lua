@@ -18,6 +18,8 @@ function ahead_of(j, time)
   if not points then
     local offset = costs_at[j] + @detail
     points = { unpack('<' .. rep('I7@sums', byte(raw, offset - 1)), raw, offset) }
+    -- Those beyond may be left out; see other_units.lua.
+    for k = 1 + &, #points, @step do if points[k] > waiting&[j] then points[k] = waiting&[j] end end --units
     described[j] = points
   end
   local i = @step + 1

@@ -270,15 +270,12 @@ impl Announcement {
 
     /// The announcement of the first requests alone, which cost so much.
     pub(crate) fn only(&self, units: Units) -> Self {
-        let arrival = self.demand.oldest();
-        let demand = Demand {
-            points: SmallVec::from_buf([Point { arrival, units }]),
-            cost: self.demand.first_cost().as_costs(),
-        };
-        Self {
-            demand,
-            ..self.clone()
+        let mut this = self.clone();
+        this.demand.cost = self.demand.first_cost().as_costs();
+        for point in &mut this.demand.points {
+            point.units = point.units.zip(units, u64::min);
         }
+        this
     }
 
     /// Returns true if its demand counts against capacity that is due later.

@@ -1,5 +1,5 @@
--- If the requests of a process wait for units in which this demand costs nothing, only those count that can depart until
--- the horizon; see State::others in state.rs. Runs within state.lua, only if there are several units.
+-- If the requests of a process wait for units in which this demand costs nothing, only those count that can depart together
+-- at the horizon; see State::others in state.rs. Runs within state.lua, only if there are several units.
 
 if competing > 0 then
   local latest = now + horizon
@@ -10,7 +10,7 @@ if competing > 0 then
     local elsewhere& = mine& > 0 and 0 or first&
     local most = math.max(1, fits(latest, <<elsewhere&>>))
     if <<elsewhere& > 0 and waiting&[j] > most * elsewhere&| or >> then
-      newest[j], <<waiting&[j]>> = oldest[j], <<most * first&>>
+      <<waiting&[j]>> = <<math.min(waiting&[j], most * first&)>>
     end
   end
 end

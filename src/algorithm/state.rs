@@ -497,7 +497,7 @@ impl State {
     }
 
     /// The processes that may be ahead of this one. If the requests of one wait for units in which this demand costs nothing, only
-    /// those are ahead that can depart until the horizon: what these need of other units is kept for them.
+    /// those are ahead that can depart together at the horizon: what these need of other units is kept for them.
     fn others<'a>(&self, announced: &'a [Announcement], times: &Times, take: &Take) -> Others<'a> {
         let until = times.now + take.horizon;
         let until = until.max(self.suspended_until());

@@ -578,7 +578,7 @@ impl Handle {
 }
 
 /// Fails outside of a tokio runtime.
-fn need_runtime() -> Result<(), StoreError> {
+pub(super) fn need_runtime() -> Result<(), StoreError> {
     let problem = "to wait or to call the store, a request needs a tokio runtime";
     match Runtime::try_current() {
         Ok(_) => Ok(()),

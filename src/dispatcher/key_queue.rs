@@ -9,7 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::handle::{Current, Handle};
+use super::handle::{Current, Handle, need_runtime};
 use super::place::{Held, Place};
 use crate::alarm::Alarm;
 use crate::algorithm::{Costs, Flow, MOST_SHARES, Mode, level, share_number};
@@ -289,6 +289,11 @@ impl Future for Waiting {
                 }
                 Step::Missed { turn, is_busy } => queue.missed(&turn, now, is_busy),
                 Step::Wait(until) => {
+                    if let Err(error) = need_runtime() {
+                        queue.update(|queue| queue.cancel(position.arrival, now));
+                        this.position.arrival.number = 0;
+                        return Poll::Ready(Err(Refusal::Store(error)));
+                    }
                     dispatcher.ensure_task();
                     let Some(until) = until else {
                         return Poll::Pending;

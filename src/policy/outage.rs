@@ -91,12 +91,12 @@ pub enum Recovery {
     /// 100 bytes for each key of the last window), and sends them with each call. If the state is missing, is older than that, was
     /// written by another server process, or if the server's clock was set by more than 5 ms, a new generation begins:
     /// nothing departs for as long as a departure may count (the longest window; for GCRA, the time of the burst; for a concurrency
-    /// limit, its lease), the buffer, and a second in which other processes may depart by what they were granted before. Requests keep their order. Processes with round trips above 300 ms, or with guards as long,
-    /// may depart later than that.
+    /// limit, its lease), the buffer, and a second in which other processes may depart by what they were granted before. Requests
+    /// keep their order. Processes with round trips above 300 ms, or with guards as long, may depart later than that.
     ///
     /// A mark on each server, or in each hash slot of a cluster, says since when that server process has known every call. Where
-    /// the mark is missing or that of another process, all keys without a state are in quarantine for that time: after a restart or
-    /// a failover, on a server that was emptied, and when strict recovery is first used.
+    /// the mark is missing or that of another process, all keys without a state are in quarantine for that time: after a restart, a
+    /// failover or a move of the slot, on a server that was emptied, and when strict recovery is first used.
     ///
     /// A key may be in quarantine without need, for example after a clean restart of the server.
     ///

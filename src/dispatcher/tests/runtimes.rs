@@ -5,6 +5,8 @@ use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
+use futures_util::FutureExt as _;
+
 use super::*;
 
 /// Longer than any of these tests takes on a loaded machine.
@@ -234,4 +236,18 @@ fn runtimes_that_take_turns_have_one_task_each() {
         // Calls have tasks, too.
         assert!(tasks <= 4, "{tasks}");
     });
+}
+
+#[test]
+fn a_request_that_waits_fails_outside_of_a_runtime() {
+    let runtime = new_runtime();
+    let waiting = runtime.block_on(async {
+        let (_, handle) = served(policy("1/h"));
+        depart(&handle, 1).await.unwrap();
+        let mut waiting = Box::pin(handle.wait(1, None).unwrap());
+        assert!(timeout(SECOND / 10, &mut waiting).await.is_err());
+        waiting
+    });
+    let failed = waiting.now_or_never().expect("at once");
+    assert!(matches!(failed, Err(Refusal::Store(_))), "{failed:?}");
 }

@@ -515,6 +515,19 @@ fn what_requests_with_tokens_need_until_the_horizon_is_kept_for_them() {
     assert_eq!(first.filter(|it| *it != Priority::High).count(), 0);
 }
 
+#[test]
+fn requests_without_tokens_are_not_refused_for_those_with_tokens_that_arrived_later() {
+    let mut all = processes([1, 1]);
+    all[0].jobs = of_rank(Priority::Normal, (0..100).map(|nth| nth * 10));
+    (all[0].jobs.iter_mut()).for_each(|it| it.tokens = Some((1, 1)));
+    all[1].jobs = of_rank(Priority::Normal, (0..5).map(|nth| 201 + nth * 30));
+    for job in &mut all[1].jobs {
+        (job.tokens, job.kind) = (Some((0, 0)), Kind::Bounded(3_000));
+    }
+    let out = Scenario::new("10/s + 20/s unit=tokens", all).run();
+    assert_eq!(out.refused, 0);
+}
+
 /// Requests of a lower level take over within a second, and none starves.
 #[test]
 fn a_process_of_a_high_priority_that_is_killed_or_stopped_does_not_hold_back_the_others() {
