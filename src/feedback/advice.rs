@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cost::Cost;
@@ -23,8 +23,10 @@ use crate::quota::REQUESTS;
 #[must_use = "advice does nothing until it is applied"]
 pub struct Advice {
     wait: Option<Duration>,
-    /// By their units.
+    /// By their units: how much remains, and for how long that counts.
     allowances: BTreeMap<Cow<'static, str>, (u32, Duration)>,
+    /// The units of which nothing remains, by a response that refuses its request.
+    refused: BTreeSet<Cow<'static, str>>,
     cost: Option<Cost>,
 }
 
@@ -55,15 +57,16 @@ impl Advice {
 
     /// No more than `count` requests may depart within this time.
     ///
-    /// A count of 0 is a [`pause`](Self::pause). A time of zero is [`none`](Self::none).
+    /// A time of zero is [`none`](Self::none). For more, see [`remaining_of`](Self::remaining_of).
     pub fn remaining(count: u32, within: Duration) -> Self {
         Self::remaining_of(REQUESTS, count, within)
     }
 
     /// No more than `count` of this unit may be spent within this time.
     ///
-    /// If that is nothing, it holds back the requests that cost something in this unit. If no quota counts the unit, it is a
-    /// pause. A time of zero is [`none`](Self::none).
+    /// If that is nothing, it holds back the requests that cost something in this unit, unless the quotas say the same: when
+    /// the request departed, nothing remained of them either, and the time is no longer than their shortest window and a second,
+    /// to which providers round up. If no quota counts the unit, it is a pause. A time of zero is [`none`](Self::none).
     ///
     /// ```
     /// use std::time::Duration;
@@ -78,9 +81,6 @@ impl Advice {
         let unit = unit.into();
         if within.is_zero() {
             return Self::none();
-        }
-        if count == 0 && unit == REQUESTS {
-            return Self::pause(within);
         }
         Self {
             allowances: BTreeMap::from([(unit, (count, within))]),
@@ -107,8 +107,20 @@ impl Advice {
             let allowance = self.allowances.entry(unit).or_insert(other);
             *allowance = std::cmp::min_by_key(*allowance, other, strictness);
         }
+        self.refused.extend(other.refused);
         self.cost = other.cost.or(self.cost);
         self
+    }
+
+    /// The response refuses its request: what it says counts, whatever the quotas say.
+    pub(super) fn refused(mut self) -> Self {
+        let exhausted = self.allowances.iter().filter(|(_, (count, _))| *count == 0);
+        self.refused = exhausted.map(|(unit, _)| unit.clone()).collect();
+        self
+    }
+
+    pub(super) fn is_refused(&self, unit: &str) -> bool {
+        self.refused.contains(unit)
     }
 
     /// For how long nothing may depart, if there is a pause; never zero.
@@ -154,10 +166,7 @@ mod tests {
             prop_assert_eq!(and(&a, &b), and(&b, &a));
             prop_assert_eq!(and(&and(&a, &b), &c), and(&a, &and(&b, &c)));
             prop_assert_eq!(and(&a, &a), a.clone());
-            let is_sound = |(unit, count, within): (&str, u32, Duration)| {
-                !within.is_zero() && (count > 0 || unit != REQUESTS)
-            };
-            prop_assert!(a.allowances().all(is_sound));
+            prop_assert!(a.allowances().all(|(_, _, within)| !within.is_zero()));
             prop_assert_eq!(and(&a, &Advice::none()), a);
         }
     }

@@ -14,7 +14,7 @@ use crate::feedback::Advice;
 use crate::guard::micros;
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::CONCURRENT;
+use crate::quota::{CONCURRENT, Quota};
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -60,7 +60,11 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
-            0 => handle.announces(key, Some(name), time, turn.from),
+            0 => {
+                let says_more = left_then > 0 || time > shortest_window(&policy, name) + ROUNDING;
+                (says_more || advice.is_refused(name))
+                    && handle.announces(key, Some(name), time, turn.from)
+            }
             _ => {
                 is_less(unit, units, time, &policy, left_then)
                     && (units <= policy.largest_costs().0[unit] / 16
@@ -117,6 +121,18 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     Some(Box::pin(timeout(LONGEST_DELAY, sending)))
 }
 
+/// Times are rounded up to seconds, or count from a `Date` that is rounded down.
+const ROUNDING: Duration = Duration::from_secs(1);
+
+/// The shortest window of the quotas of a unit.
+fn shortest_window(policy: &Policy, unit: &str) -> Duration {
+    let quotas = policy.quotas().iter();
+    let windows = quotas
+        .filter(|it| it.unit_name() == unit)
+        .map(Quota::window);
+    windows.min().unwrap_or_default()
+}
+
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
 /// spare does not matter: every response repeats it, and a window's worth of requests may be under way.
 fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
@@ -127,8 +143,9 @@ fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u
     let quotas = policy.quotas().iter();
     let quotas = quotas.filter(|quota| quota.unit_name() == name);
     let expected = quotas.map(|quota| {
-        // `remaining` is what is left of the current window. Times are rounded up to seconds.
-        let more = time.as_micros().saturating_sub(1) / quota.window().as_micros().max(1);
+        // `remaining` is what is left of the current window.
+        let time = time.saturating_sub(ROUNDING + Duration::from_micros(1));
+        let more = time.as_micros() / quota.window().as_micros().max(1);
         more.saturating_mul(quota.limit().into())
     });
     let expected = expected.min().unwrap_or(0);
@@ -140,7 +157,6 @@ mod tests {
     use super::*;
     use crate::limiter::Limiter;
     use crate::policy::PolicyParts;
-    use crate::quota::Quota;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -209,6 +225,23 @@ mod tests {
         assert_eq!(limiter.peek("a").await.unwrap().remaining(), 3);
     }
 
+    /// The upstream has the same quota, counts it to whole seconds, and has accepted the request.
+    #[tokio::test(start_paused = true)]
+    async fn what_the_quotas_say_themselves_holds_nothing_back() {
+        let expected = SECOND + Duration::from_millis(12);
+        for (advice, delay_then) in [
+            (Advice::remaining(0, SECOND * 2), expected),
+            (Advice::remaining(0, SECOND * 2).refused(), SECOND * 2),
+            (Advice::remaining(0, SECOND * 5 / 2), SECOND * 5 / 2),
+            (Advice::pause(SECOND * 2), SECOND * 2),
+        ] {
+            let limiter = Limiter::builder().quota(Quota::per_second(1)).build();
+            let limiter = limiter.unwrap();
+            apply(&depart(&limiter).await, &advice);
+            assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
+        }
+    }
+
     #[test]
     fn only_fewer_than_the_quotas_let_depart_by_then_matter() {
         let is_less =
@@ -219,7 +252,7 @@ mod tests {
         assert!(is_less(8, SECOND, &second, 9));
         let policy = policy("10/s + 30/m");
         assert!(!is_less(9, SECOND * 60, &policy, 9));
-        assert!(is_less(9, SECOND * 61, &policy, 0));
+        assert!(!is_less(9, SECOND * 61, &policy, 0) && is_less(9, SECOND * 62, &policy, 0));
         assert!(is_less(19, SECOND * 3600, &policy, 9));
         assert!(!is_less(20, SECOND * 3600, &policy, 9));
     }

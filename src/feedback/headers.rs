@@ -61,9 +61,9 @@ use crate::quota::{CONCURRENT, REQUESTS};
 /// milliseconds, depending on its size, a duration such as `6m0s` or `120ms`, or a date of HTTP or of RFC 3339 in UTC. Numbers
 /// may have a fraction. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
 ///
-/// - Where no requests remain, it is a pause until the reset, on any status; of several, until the latest.
-/// - Where nothing remains of another unit, the requests that cost something in it are held back until the reset. If no
-///   quota counts the unit, it is a pause.
+/// - Where no requests remain by a 429, 403 or 503, it is a pause until the reset; of several, until the latest.
+/// - Where nothing remains of a unit otherwise, the requests that cost something in it are held back until the reset, unless
+///   the quotas [say the same](Advice::remaining_of). If no quota counts the unit, it is a pause.
 /// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
 ///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
@@ -175,7 +175,8 @@ impl Headers {
         {
             return Advice::none();
         }
-        let of_requests = exhausted().filter(|limit| limit.unit == REQUESTS);
+        let is_refusal = REFUSALS.contains(&status);
+        let of_requests = exhausted().filter(|limit| is_refusal && limit.unit == REQUESTS);
         let reset = of_requests.map(|limit| limit.reset).max();
         // It is not known when requests in progress end.
         let states = |limit: &Limit| !limit.reset.is_zero() && limit.unit != CONCURRENT;
@@ -194,8 +195,10 @@ impl Headers {
         let outlasts =
             |limit: &Limit| limit.reset > pause && (limit.remaining > 0 || retry_after.is_zero());
         let left = limits.into_iter().filter(outlasts);
-        left.map(|limit| Advice::remaining_of(limit.unit, limit.remaining, limit.reset))
-            .fold(Advice::pause(pause), Advice::and)
+        let advice = left
+            .map(|limit| Advice::remaining_of(limit.unit, limit.remaining, limit.reset))
+            .fold(Advice::pause(pause), Advice::and);
+        if is_refusal { advice.refused() } else { advice }
     }
 }
 
@@ -218,15 +221,20 @@ impl Feedback<reqwest::Response> for Headers {
     }
 }
 
+/// The statuses by which an upstream refuses a request.
+const REFUSALS: [StatusCode; 3] = [
+    StatusCode::FORBIDDEN,
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
 /// The longest `Retry-After`, where the status is one that it refuses with; else zero.
 fn retry_after(status: StatusCode, lines: &Lines<'_>) -> Duration {
-    match status {
-        StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            let waits = lines.values(RETRY_AFTER.as_str(), |text| lines.until(text));
-            waits.into_iter().max().unwrap_or_default()
-        }
-        _ => Duration::ZERO,
+    if !REFUSALS.contains(&status) {
+        return Duration::ZERO;
     }
+    let waits = lines.values(RETRY_AFTER.as_str(), |text| lines.until(text));
+    waits.into_iter().max().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn all_forms_of_limits_and_resets_are_read() {
     let cases = r#"
         # Each item is a limit, and all lines are one list.
         200 => ratelimit: "a,b;\"r";r=1;t=2 , "c"; t=4; r=3;q=9;x-y => 1 in 2s
-        200 => ratelimit: "a";r=0;t=2 | ratelimit: "b";r=3;t=4 => pause 2s, 3 in 4s
+        200 => ratelimit: "a";r=0;t=2 | ratelimit: "b";r=3;t=4 => 0 in 2s
         200 => ratelimit: "a";r=999999999999999;t=999999999999999 => 4294967295 in 3600s
         200 => ratelimit: reset=30;a | ratelimit: remaining=50 | ratelimit: policy="x" => 50 in 30s
         # The unit is that of the first policy of the same name.
@@ -151,11 +151,13 @@ fn all_forms_of_limits_and_resets_are_read() {
 #[test]
 fn of_several_limits_the_latest_pause_and_the_fewest_remaining_count() {
     let cases = r#"
-        200 304 403 404 429 500 503 => ratelimit: "a";r=0;t=5 => pause 5s
-        200 => ratelimit: "a";r=0;t=5, "b";r=0;t=9, "c";r=0 => pause 9s
+        403 429 503 => ratelimit: "a";r=0;t=5 => pause 5s
+        200 304 404 500 => ratelimit: "a";r=0;t=5 => 0 in 5s
+        503 => ratelimit: "a";r=0;t=5, "b";r=0;t=9, "c";r=0 => pause 9s
+        200 => ratelimit: "a";r=0;t=5, "b";r=0;t=9, "c";r=0 => 0 in 9s
         200 => ratelimit: "a";r=6;t=5, "b";r=5;t=3, "c";r=5;t=4 => 5 in 4s
         # The allowance of `b` ends with the pause.
-        200 => ratelimit: "a";r=0;t=5, "b";r=1;t=5, "c";r=3;t=60 => pause 5s, 3 in 60s
+        429 => ratelimit: "a";r=0;t=5, "b";r=1;t=5, "c";r=3;t=60 => pause 5s, 3 in 60s
         # Without a reset, a limit counts for nothing.
         200 403 503 => ratelimit: "a";r=0, "b";r=7;t=0 => none
         429 => ratelimit: "a";r=0, "b";r=7;t=0 => pause 1s
@@ -190,7 +192,7 @@ fn the_longest_and_the_unstated_pause_can_be_configured() {
     check(&none, r#"429 => ratelimit: "a";r=0;t=5 => pause 5s"#);
     let cases = r#"
         200 => ratelimit: "a";r=100;t=36000 => 100 in 60s
-        200 => ratelimit: "a";r=0;t=36000 => pause 60s
+        200 => ratelimit: "a";r=0;t=36000 => 0 in 60s
         503 => retry-after: 61 => pause 60s
     "#;
     check(&Headers::new().longest_pause(secs(60)), cases);
@@ -213,7 +215,7 @@ fn the_limits_of_well_known_services_are_read() {
         200 => x-rate-limit-remaining: 74 | x-rate-limit-reset: 1700000840 => 74 in 840s
         # Discord.
         200 => x-ratelimit-remaining: 1 | x-ratelimit-reset: 1700000123.456 | x-ratelimit-reset-after: 64.57 => 1 in 64.57s
-        200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000123.456 => pause 123.456s
+        200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000123.456 => 0 in 123.456s
         429 => retry-after: 65 | x-ratelimit-global: true => pause 65s
         # GitLab.
         200 => ratelimit-limit: 60 | ratelimit-remaining: 3 | ratelimit-reset: 1700000030 | ratelimit-resettime: Tue, 14 Nov 2023 22:13:50 GMT => 3 in 30s
@@ -229,7 +231,7 @@ fn the_limits_of_well_known_services_are_read() {
         200 => x-ratelimit-remaining: 0 | x-ratelimit-reset: 1700000030 | ratelimit: "m";r=12;t=30 => 12 in 30s
         # Units other than requests.
         200 429 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60 | ratelimit: "a";r=0;t=60 => 0 content-bytes in 60s
-        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60, "b";q=9;w=1 | ratelimit: "a";r=300;t=60, "b";r=0;t=2 => pause 2s, 300 content-bytes in 60s
+        200 => ratelimit-policy: "a";q=500;qu="content-bytes";w=60, "b";q=9;w=1 | ratelimit: "a";r=300;t=60, "b";r=0;t=2 => 300 content-bytes in 60s, 0 in 2s
         200 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0 => 0 concurrent-requests in 1s
         429 => ratelimit-policy: "a";q=8;qu="concurrent-requests" | ratelimit: "a";r=0 => pause 1s
     "#;
