@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::cost::Remaining;
 use crate::dispatcher::{Granted, Handle, Place};
 use crate::key::Key;
+use crate::queue::Turn;
 use crate::snapshot::{Snapshot, until};
 
 /// The right to depart now.
@@ -91,6 +92,15 @@ impl Permit {
     /// The cost of the request, in requests or else in the first unit by name.
     pub fn cost(&self) -> u32 {
         self.granted.turn.units.0[0]
+    }
+
+    /// The cost of the request in this unit; `None` if no quota counts it.
+    pub fn cost_of(&self, unit: &str) -> Option<u32> {
+        let Turn {
+            units, counters, ..
+        } = &self.granted.turn;
+        let number = counters.units.iter().position(|name| *name == unit)?;
+        Some(units.0[number])
     }
 }
 

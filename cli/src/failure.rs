@@ -140,8 +140,15 @@ impl From<BuildError> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        if error.is_store() {
-            Self::redis(with_causes(&error))
+        let cause = error
+            .source()
+            .and_then(|it| it.downcast_ref::<StoreError>());
+        if let Some(cause) = cause.filter(|_| error.is_store()) {
+            let executed = match cause.is_outcome_unknown() {
+                true => "; it may have executed the command all the same",
+                false => "",
+            };
+            Self::redis(with_causes(cause) + executed)
         } else if matches!(error.kind(), ErrorKind::InvalidCost | ErrorKind::EmptyKey) {
             Self::usage(with_causes(&error))
         } else {

@@ -60,11 +60,10 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
         let limiter = found.limiter(name, [Quota::per_second(1)])?;
         let shown = name.unwrap_or("(unnamed)").to_owned();
         outcomes.push(name, shown, pause(&found, &limiter, time, None).await);
-        if name.is_none() {
-            print_hint(
-                "the key has no state; if its limiter or rule has a name, pass `--policy NAME`",
-            );
-        }
+        print_hint(match name {
+            None => "the key has no state; if its limiter or rule has a name, pass `--policy NAME`",
+            Some(_) => "the key has no state under this policy; check both names",
+        });
     }
     outcomes.finish(output)
 }

@@ -11,8 +11,9 @@ use crate::output::Output;
 
 /// Remove the recorded departures and the pause of a key, for all processes
 ///
-/// The quotas are then fully available again. Earlier departures no longer count, so up to twice the quota may depart
-/// within one window. A value of the key that throttle did not write is deleted.
+/// The quotas are then fully available again, except that requests in progress keep their places. Earlier departures no
+/// longer count, so up to twice the quota may depart within one window. It also ends a quarantine and what the upstream has
+/// announced. A value of the key that throttle did not write is deleted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -49,13 +50,20 @@ pub(crate) async fn run(args: Args, output: &mut Output) -> Result<(), Failure> 
 
 impl FoundKey {
     async fn reset(&self, stored: &Stored) -> Result<Reset, Failure> {
-        if matches!(&stored.state, Err(error) if error.is_unrecognized_value()) {
+        if stored.is_foreign() {
             self.store.delete(&stored.stored).await?;
             return Ok(Reset { foreign: true });
         }
         let (_, limiter) = stored.limiter(self)?;
         limiter.reset(self.key.clone()).await?;
         Ok(Reset { foreign: false })
+    }
+}
+
+impl Stored {
+    /// Returns true if throttle did not write the value.
+    fn is_foreign(&self) -> bool {
+        matches!(&self.state, Err(error) if error.is_unrecognized_value())
     }
 }
 
@@ -73,7 +81,11 @@ impl Done for Reset {
 }
 
 fn is_confirmed(found: &FoundKey) -> Result<bool, Failure> {
-    let policies: Vec<_> = found.policies.iter().map(Stored::policy).collect();
+    let shown = |stored: &Stored| match stored.is_foreign() {
+        true => format!("{} (a value that throttle did not write)", stored.policy()),
+        false => stored.policy(),
+    };
+    let policies: Vec<_> = found.policies.iter().map(shown).collect();
     let ask = || {
         let mut stderr = anstream::stderr().lock();
         write!(

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = within_a_year)]
     work: Duration,
 
-    /// Cost of each request [default: the cost in the rule, or 1]
+    /// Cost of each request [default: the cost in the rule, the default cost of the quotas, or 1]
     #[arg(long, value_name = "N")]
     cost: Option<NonZeroU32>,
 

@@ -69,7 +69,7 @@ enum QuotaUse {
 struct Rate {
     /// `None` if no virtual time has passed.
     reached: Option<f64>,
-    /// N/W of the slowest quota, of those whose window is not longer than the simulation.
+    /// N/W of the quota that is used most, of those whose window is not longer than the simulation.
     quota: Option<f64>,
 }
 
@@ -104,17 +104,22 @@ struct Waits {
 impl Figures {
     pub(super) fn new(args: &Args, plan: &Plan, policy: &Policy, run: &Run) -> Self {
         let Plan { cost, groups, .. } = plan;
-        let cost = *cost;
-        let mut history = History::new();
-        for departed in &run.departures {
-            history.push_weighted(departed.at, cost.into());
-        }
+        let cost_of = |unit: &str| run.costs.get(unit).copied();
+        let cost = cost_of("requests").or(*cost).unwrap_or(1);
+        let most_in = |quota: &Quota| {
+            let mut history = History::new();
+            let cost = cost_of(quota.unit_name()).unwrap_or(0);
+            for departed in &run.departures {
+                history.push_weighted(departed.at, cost.into());
+            }
+            history.most_in_any(quota.window())
+        };
         let is_rate = |quota: &Quota| !matches!(quota.counted_by(), Algorithm::Concurrent { .. });
         let usage = |quota: &Quota| match is_rate(quota) {
             true => QuotaUse::Rate {
                 quota: quota.to_string(),
                 window: quota.window(),
-                most_in_any_window: history.most_in_any(quota.window()),
+                most_in_any_window: most_in(quota),
             },
             false => QuotaUse::Concurrency {
                 quota: quota.to_string(),
@@ -125,10 +130,19 @@ impl Figures {
         let has_passed = |quota: &&Quota| quota.window() <= run.lasted;
         let rates = policy.quotas().iter().filter(|quota| is_rate(quota));
         let complete = rates.filter(has_passed);
+        // The quota that is used most, and the cost of a request in its unit.
+        let used = |quota: &Quota| {
+            let cost = cost_of(quota.unit_name()).unwrap_or(0);
+            (f64::from(cost) / per_second(quota), cost, per_second(quota))
+        };
+        let slowest = complete
+            .map(used)
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let rated = slowest.map_or(cost, |(_, cost, _)| cost);
         let departures = run.departures.iter();
         let is_divided = !args.priorities.is_empty() || !args.shares.is_empty();
         let all = groups.iter().enumerate().filter(|_| is_divided);
-        let groups_used = all.map(|(place, group)| GroupUse::new(place, group, cost, run));
+        let groups_used = all.map(|(place, group)| GroupUse::new(place, group, rated, run));
         Self {
             callers: groups.iter().map(|group| group.callers).sum(),
             replicas: args.replicas,
@@ -142,8 +156,8 @@ impl Figures {
             refused: run.refused,
             waiting: run.waiting,
             rate: Rate {
-                reached: rate(history.weight() as f64, run),
-                quota: complete.map(per_second).reduce(f64::min),
+                reached: rate(run.departures.len() as f64 * f64::from(rated), run),
+                quota: slowest.map(|(_, _, allowed)| allowed),
             },
             waits: Waits::of(departures.clone().map(|departed| departed.waited)),
             groups: groups_used.collect(),

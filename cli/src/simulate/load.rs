@@ -1,6 +1,7 @@
 //! Callers that make one request after another: [`Load`].
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::iter;
 use std::rc::Rc;
 use std::time::{self, Duration};
@@ -8,8 +9,7 @@ use std::time::{self, Duration};
 use serde::Serialize;
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tower_throttle::Error;
-use tower_throttle::Limiter;
+use tower_throttle::{Error, Limiter, Permit, Quota};
 
 use super::group::Group;
 
@@ -22,7 +22,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The load of a simulation.
 pub(super) struct Load<'a> {
     pub(super) groups: &'a [Group],
-    pub(super) cost: u32,
+    /// `None` for the default cost of the quotas.
+    pub(super) cost: Option<u32>,
     pub(super) duration: Duration,
     /// How long the work of each request takes.
     pub(super) work: Duration,
@@ -35,6 +36,8 @@ pub(super) struct Load<'a> {
 pub(super) struct Run {
     /// In order of time.
     pub(super) departures: Vec<Departed>,
+    /// The cost of each request in each unit.
+    pub(super) costs: HashMap<&'static str, u32>,
     pub(super) refused: usize,
     /// Requests that were still waiting at the end.
     pub(super) waiting: usize,
@@ -70,7 +73,13 @@ pub(super) struct Departed {
 }
 
 impl Run {
-    fn begin(&mut self, departed: Departed) {
+    fn begin(&mut self, departed: Departed, limiter: &Limiter, permit: &Permit) {
+        if self.costs.is_empty() {
+            let policy = limiter.policy();
+            let units = policy.quotas().iter().map(Quota::unit_name);
+            let costs = units.map(|unit| (unit, permit.cost_of(unit).unwrap_or(0)));
+            self.costs.extend(costs);
+        }
         self.departures.push(departed);
         self.in_progress += 1;
         self.most_in_progress = self.most_in_progress.max(self.in_progress);
@@ -144,7 +153,7 @@ struct Caller {
     group: Group,
     /// The place of the group.
     place: usize,
-    cost: u32,
+    cost: Option<u32>,
     start: Instant,
     end: Instant,
     work: Duration,
@@ -156,8 +165,11 @@ struct Caller {
 impl Caller {
     async fn call(self) -> Result<(), Error> {
         while Instant::now() < self.end && !self.run.borrow_mut().is_cut(self.deadline) {
-            let acquire = self.limiter.acquire("simulated").cost(self.cost);
+            let acquire = self.limiter.acquire("simulated");
             let mut acquire = acquire.priority(self.group.priority);
+            if let Some(cost) = self.cost {
+                acquire = acquire.cost(cost);
+            }
             if let Some(share) = &self.group.share {
                 acquire = acquire.share(share.name(), share.weight());
             }
@@ -172,7 +184,9 @@ impl Caller {
                         at: self.start.elapsed(),
                         waited: permit.waited(),
                     };
-                    self.run.borrow_mut().begin(departed);
+                    self.run
+                        .borrow_mut()
+                        .begin(departed, &self.limiter, &permit);
                     match self.work {
                         // Lets other callers make the next request.
                         Duration::ZERO => yield_now().await,

@@ -16,7 +16,8 @@ use crate::level;
 /// The validated arguments.
 pub(super) struct Plan {
     rule: Option<(Rules, String)>,
-    pub(super) cost: u32,
+    /// `None` for the default cost of the quotas.
+    pub(super) cost: Option<u32>,
     pub(super) groups: Vec<Group>,
 }
 
@@ -27,16 +28,15 @@ impl Plan {
         let groups = Group::all(args)?;
         let given = args.cost.map(u32::from);
         let Some(path) = &args.rules else {
-            let cost = given.unwrap_or(1);
             return Ok(Self {
                 rule: None,
-                cost,
+                cost: given,
                 groups,
             });
         };
         let (rules, place, name) = rule(path, args.rule.as_deref())?;
         let of_rule = || place.get("cost")?.as_u64()?.try_into().ok();
-        let cost = given.or_else(of_rule).unwrap_or(1);
+        let cost = given.or_else(of_rule);
         let rule = Some((rules, name));
         Ok(Self { rule, cost, groups })
     }

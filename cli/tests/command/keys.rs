@@ -133,7 +133,7 @@ async fn a_running_limiter_obeys_pause_and_resume_of_an_idle_key_under_every_quo
             }
             policy => {
                 let line = format!("pause api 1h --json --policy {policy}");
-                let paused = on(&server, &line).json();
+                let paused = on(&server, &line).failed_json(0, "check both names");
                 (build(builder.name(policy)), paused)
             }
         };
@@ -220,7 +220,7 @@ async fn a_digest_can_be_shown_but_not_changed() {
     let paused = on(&server, &format!("pause {long} 1h --json")).json();
     assert_includes(&paused["policies"], &json!([{ "paused_seconds": 3_600.0 }]));
     // A key may look like a digest.
-    on(&server, "pause %sha256:a 1h --policy p").printed();
+    on(&server, "pause %sha256:a 1h --policy p --json").failed_json(0, "check both names");
     let resumed = on(&server, "resume %sha256:a").printed();
     assert!(resumed.ends_with("was resumed\n"), "{resumed}");
 }

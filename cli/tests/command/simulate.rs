@@ -47,6 +47,18 @@ fn the_figures_match_the_departures_and_are_reproducible() {
 }
 
 #[test]
+fn costs_are_those_of_the_unit_of_each_quota() {
+    let tokens = "600/m unit=tokens default_cost=10";
+    let figures = simulate(&["10/s", tokens], "--duration 120s");
+    let most = |most: u64| json!({ "most_in_any_window": most });
+    let expected = json!({ "departed": 120, "cost": 1, "quotas": [most(10), most(600)],
+        "rate": { "reached": 10.0, "quota": 10.0 } });
+    assert_includes(&figures, &expected);
+    let figures = simulate(&["100/s default_cost=50"], "--duration 10s");
+    assert_includes(&figures, &json!({ "departed": 20, "cost": 50 }));
+}
+
+#[test]
 fn capacity_is_divided_by_share_among_replicas() {
     let options = "--duration 60s --share a:3=100 --share b:1=100 --replicas 3";
     let figures = simulate(&["10/s"], options);
