@@ -40,7 +40,8 @@ impl Sort {
         let used = || share(b).total_cmp(&share(a));
         let rate = || b.rate().unwrap_or(0.0).total_cmp(&a.rate().unwrap_or(0.0));
         let next = || b.next.cmp(&a.next);
-        let paused = || b.paused.cmp(&a.paused);
+        let held = |it: &KeyStatus| it.paused.max(it.quarantined);
+        let paused = || held(b).cmp(&held(a));
         let key = || (a.shown_key(), &a.policy).cmp(&(b.shown_key(), &b.policy));
         let first = match self {
             Self::Used => used(),

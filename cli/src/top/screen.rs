@@ -151,9 +151,9 @@ fn row(status: &KeyStatus, columns: &[Column], widths: &[u16]) -> Row<'static> {
         false => brief(status.next),
     };
     let paused = match (status.paused, status.quarantined) {
+        (paused, Some(left)) if paused < Some(left) => format!("lost {}", brief(left)),
         (Some(left), _) => brief(left),
-        (None, Some(left)) => format!("lost {}", brief(left)),
-        (None, None) => String::new(),
+        (None, _) => String::new(),
     };
     let rate = status.rate().map(|rate| format!("{bound}{rate:.1}/s"));
     let cells = [
