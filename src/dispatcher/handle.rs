@@ -524,13 +524,16 @@ impl Handle {
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn apply_command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
-            queue.update(|queue| match command {
-                Command::Pause { span, .. } => {
-                    queue.pause(now + Duration::from_micros(*span), now);
+            let costs = |unit: usize| queue.lane & 1 << unit != 0;
+            match command {
+                Command::Allow { units: 1.., .. } => {}
+                Command::Allow { unit, .. } if !costs(*unit) => {}
+                Command::Allow { span, .. } | Command::Pause { span, .. } => {
+                    let until = now + Duration::from_micros(*span);
+                    queue.update(|queue| queue.pause(until, now));
                 }
-                Command::Resume | Command::Reset => queue.resume(now),
-                Command::Allow { .. } => {}
-            });
+                Command::Resume | Command::Reset => queue.update(|queue| queue.resume(now)),
+            }
         }
     }
 

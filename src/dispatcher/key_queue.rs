@@ -291,6 +291,7 @@ impl Future for Waiting {
                 Step::Wait(until) => {
                     if let Err(error) = need_runtime() {
                         queue.update(|queue| queue.cancel(position.arrival, now));
+                        queue.handle.denials.forget(Some(&queue.key));
                         this.position.arrival.number = 0;
                         return Poll::Ready(Err(Refusal::Store(error)));
                     }

@@ -61,7 +61,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
-                let says_more = left_then > 0 || time > shortest_window(&policy, name) + ROUNDING;
+                let says_more = left_then > 0 || time > shortest_span(&policy, name) + ROUNDING;
                 (says_more || advice.is_refused(name))
                     && handle.announces(key, Some(name), time, turn.from)
             }
@@ -72,6 +72,14 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
         };
         if is_news {
+            let span = micros(time);
+            let command = Command::Allow {
+                unit,
+                units,
+                span,
+                evidence,
+            };
+            handle.apply_command(key, &command, begun);
             news.push((Some(name), units, time));
         }
     }
@@ -124,13 +132,11 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
 /// Times are rounded up to seconds, or count from a `Date` that is rounded down.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The shortest window of the quotas of a unit.
-fn shortest_window(policy: &Policy, unit: &str) -> Duration {
+/// The shortest span over which the quotas of a unit count departures.
+fn shortest_span(policy: &Policy, unit: &str) -> Duration {
     let quotas = policy.quotas().iter();
-    let windows = quotas
-        .filter(|it| it.unit_name() == unit)
-        .map(Quota::window);
-    windows.min().unwrap_or_default()
+    let spans = quotas.filter(|it| it.unit_name() == unit).map(Quota::span);
+    spans.min().unwrap_or_default()
 }
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
@@ -240,6 +246,21 @@ mod tests {
             apply(&depart(&limiter).await, &advice);
             assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_remains_turns_that_were_granted_before_are_held_back() {
+        let limiter = Limiter::builder().quota(Quota::per_second(50)).build();
+        let limiter = limiter.unwrap();
+        let first = depart(&limiter).await;
+        let all: Vec<_> = (0..200)
+            .map(|_| tokio::spawn(limiter.acquire("a")))
+            .collect();
+        tokio::time::sleep(SECOND * 98 / 100).await;
+        apply(&first, &Advice::remaining(0, SECOND * 60));
+        tokio::time::sleep(SECOND * 30).await;
+        let departed = all.iter().filter(|it| it.is_finished()).count();
+        assert_eq!(departed, 49);
     }
 
     #[test]

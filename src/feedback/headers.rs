@@ -63,7 +63,7 @@ use crate::quota::{CONCURRENT, REQUESTS};
 ///
 /// - Where no requests remain by a 429, 403 or 503, it is a pause until the reset; of several, until the latest.
 /// - Where nothing remains of a unit otherwise, the requests that cost something in it are held back until the reset, unless
-///   the quotas [say the same](Advice::remaining_of). If no quota counts the unit, it is a pause.
+///   the limiter [holds them back by itself](Advice::remaining_of). If no quota counts the unit, it is a pause.
 /// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
 ///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
