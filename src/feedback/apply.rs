@@ -14,7 +14,7 @@ use crate::feedback::Advice;
 use crate::guard::micros;
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::{CONCURRENT, Quota};
+use crate::quota::{Algorithm, CONCURRENT, Quota};
 
 /// A response is held back until the store knows its contents, for at most this long: enough for a round trip.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -61,7 +61,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
-                let says_more = left_then > 0 || time > shortest_span(&policy, name) + ROUNDING;
+                let says_more = left_then > 0 || time > shortest_refill(&policy, name) + ROUNDING;
                 (says_more || advice.is_refused(name))
                     && handle.announces(key, Some(name), time, turn.from)
             }
@@ -132,11 +132,15 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
 /// Times are rounded up to seconds, or count from a `Date` that is rounded down.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The shortest span over which the quotas of a unit count departures.
-fn shortest_span(policy: &Policy, unit: &str) -> Duration {
+/// The shortest time in which the quotas of a unit are fully available again.
+fn shortest_refill(policy: &Policy, unit: &str) -> Duration {
+    let refill = |quota: &Quota| match quota.counted_by() {
+        Algorithm::Gcra { burst } => quota.interval() * burst,
+        _ => quota.span(),
+    };
     let quotas = policy.quotas().iter();
-    let spans = quotas.filter(|it| it.unit_name() == unit).map(Quota::span);
-    spans.min().unwrap_or_default()
+    let alike = quotas.filter(|it| it.unit_name() == unit);
+    alike.map(refill).min().unwrap_or_default()
 }
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
