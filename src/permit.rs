@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use crate::cost::Remaining;
 use crate::dispatcher::{Granted, Handle, Place};
 use crate::key::Key;
-use crate::queue::Turn;
 use crate::snapshot::{Snapshot, until};
 
 /// The right to depart now.
@@ -96,11 +95,8 @@ impl Permit {
 
     /// The cost of the request in this unit; `None` if no quota counts it.
     pub fn cost_of(&self, unit: &str) -> Option<u32> {
-        let Turn {
-            units, counters, ..
-        } = &self.granted.turn;
-        let number = counters.units.iter().position(|name| *name == unit)?;
-        Some(units.0[number])
+        let turn = &self.granted.turn;
+        Remaining::new(turn.counters.units, turn.units).of(unit)
     }
 }
 

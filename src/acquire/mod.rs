@@ -29,7 +29,8 @@ pub use self::error::{Error, ErrorKind};
 
 /// Waits until a request may depart; see [`Limiter::acquire`](crate::Limiter::acquire).
 ///
-/// Defaults: the [default cost](crate::Quota::default_cost) of the quotas, and the policy's [`max_wait`](crate::LimiterBuilder::max_wait).
+/// Defaults: the [default cost](crate::Quota::default_cost) of the quotas, and the policy's
+/// [`max_wait`](crate::LimiterBuilder::max_wait).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire {
     /// A permit takes over the handle and the key.
@@ -80,8 +81,8 @@ impl Acquire {
         self.handle.as_ref().expect("polled after it was ready")
     }
 
-    /// Sets what the request costs, by default what the [quotas](crate::Quota::default_cost) say: up to what they allow at once. All of it departs at
-    /// once. Costs that were set before are replaced.
+    /// Sets what the request costs, by default what the [quotas](crate::Quota::default_cost) say: up to what they allow at
+    /// once. All of it departs at once. Costs that were set before are replaced.
     ///
     /// ```
     /// use tower_throttle::{Cost, Limiter, Quota};

@@ -15,7 +15,7 @@ pub(crate) use self::{
     numbers::{Reader, Writer},
     order::{Ahead, Others, Tag},
     state::{Commands, Generation, State},
-    units::{LANE_BITS, LEVEL_BITS, MOST_SHARES, Units, has_share, level, share_number},
+    units::{LANE_BITS, LEVEL_BITS, MOST_SHARES, Units, costs_in, has_share, level, share_number},
     window::Window,
 };
 pub use self::{

@@ -25,6 +25,11 @@ pub(crate) fn share_number(process: u64) -> u64 {
     (process % (1 << LANE_BITS)) >> LEVEL_BITS.end
 }
 
+/// Returns true if requests of this process cost something in the unit.
+pub(crate) fn costs_in(process: u64, unit: usize) -> bool {
+    process & 1 << unit != 0
+}
+
 /// Returns true if requests of this process have a share.
 pub(crate) fn has_share(process: u64) -> bool {
     share_number(process) > 0

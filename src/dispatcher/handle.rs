@@ -18,7 +18,9 @@ use super::answers::left_out;
 use super::key_queue::{Granted, KeyQueue, Lanes, Position, Waiting, lane_of};
 use super::known::{ANNOUNCED, Denials, Seen};
 use super::{Dispatcher, Place};
-use crate::algorithm::{Command, Costs, Mode, Settlement, Take, Taken, level, share_number};
+use crate::algorithm::{
+    Command, Costs, Mode, Settlement, Take, Taken, costs_in, level, share_number,
+};
 use crate::clock::Offset;
 use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
@@ -524,10 +526,9 @@ impl Handle {
     /// Applies a command to the requests of a key in this process.
     pub(crate) fn apply_command(&self, key: &Key, command: &Command, now: Instant) {
         for queue in self.lanes(key) {
-            let costs = |unit: usize| queue.lane & 1 << unit != 0;
             match command {
                 Command::Allow { units: 1.., .. } => {}
-                Command::Allow { unit, .. } if !costs(*unit) => {}
+                Command::Allow { unit, .. } if !costs_in(queue.lane, *unit) => {}
                 Command::Allow { span, .. } | Command::Pause { span, .. } => {
                     let until = now + Duration::from_micros(*span);
                     queue.update(|queue| queue.pause(until, now));

@@ -251,6 +251,14 @@ impl Waiting {
             timer: Alarm::default(),
         }
     }
+
+    /// Leaves the queue without a departure. Requests of all lanes may depart sooner.
+    fn leave(&mut self, now: Instant) {
+        let queue = &self.queue;
+        queue.update(|queue| queue.cancel(self.position.arrival, now));
+        queue.handle.denials.forget(Some(&queue.key));
+        self.position.arrival.number = 0;
+    }
 }
 
 impl Future for Waiting {
@@ -290,9 +298,7 @@ impl Future for Waiting {
                 Step::Missed { turn, is_busy } => queue.missed(&turn, now, is_busy),
                 Step::Wait(until) => {
                     if let Err(error) = need_runtime() {
-                        queue.update(|queue| queue.cancel(position.arrival, now));
-                        queue.handle.denials.forget(Some(&queue.key));
-                        this.position.arrival.number = 0;
+                        this.leave(now);
                         return Poll::Ready(Err(Refusal::Store(error)));
                     }
                     dispatcher.ensure_task();
@@ -308,15 +314,14 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let queue = &self.queue;
-        (self.current.telemetry).waiting(&queue.key, self.position.priority, -1.0);
+        let key = &self.queue.key;
+        (self.current.telemetry).waiting(key, self.position.priority, -1.0);
         if self.position.arrival.number == 0 {
             return;
         }
         let now = Instant::now();
-        queue.update(|queue| queue.cancel(self.position.arrival, now));
-        // Requests of all lanes may depart sooner.
-        queue.handle.denials.forget(Some(&queue.key));
+        self.leave(now);
+        let queue = &self.queue;
         let waited = now.saturating_duration_since(self.position.arrival.at);
         let span = std::mem::take(&mut self.span);
         let current = queue.handle.load();

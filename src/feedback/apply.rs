@@ -41,6 +41,18 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let begun = Instant::now();
     // The store has not recorded a departure that the fallback store granted.
     let evidence = turn.recorded.map_or(u64::MAX, u64::from);
+    let command = move |unit: Option<usize>, units: u32, time: Duration| {
+        let span = micros(time);
+        match unit {
+            None => Command::Pause { span, evidence },
+            Some(unit) => Command::Allow {
+                unit,
+                units,
+                span,
+                evidence,
+            },
+        }
+    };
     let mut wait = advice.wait().unwrap_or_default();
     let mut news = SmallVec::<[_; 2]>::new();
     for (name, units, time) in advice.allowances() {
@@ -72,20 +84,12 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
         };
         if is_news {
-            let span = micros(time);
-            let command = Command::Allow {
-                unit,
-                units,
-                span,
-                evidence,
-            };
-            handle.apply_command(key, &command, begun);
+            handle.apply_command(key, &command(Some(unit), units, time), begun);
             news.push((Some(name), units, time));
         }
     }
     if !wait.is_zero() && handle.announces(key, None, wait, turn.from) {
-        let span = micros(wait);
-        let pause = Command::Pause { span, evidence };
+        let pause = command(None, 0, wait);
         handle.apply_command(key, &pause, begun);
         handle.load().telemetry.commanded(key, &pause);
         news.insert(0, (None, 0, wait));
@@ -98,21 +102,17 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         for (name, units, time) in news {
             let mut pause = FIRST_PAUSE;
             loop {
-                let span = micros(time.saturating_sub(begun.elapsed()));
+                let left = time.saturating_sub(begun.elapsed());
                 // The quotas may have changed.
                 let position = |name| handle.policy().units().iter().position(|it| *it == name);
-                let command = match name.map(position) {
-                    None => Command::Pause { span, evidence },
+                let unit = match name.map(position) {
                     Some(None) => break,
-                    Some(Some(unit)) => Command::Allow {
-                        unit,
-                        units,
-                        span,
-                        evidence,
-                    },
+                    unit => unit.flatten(),
                 };
+                let command = command(unit, units, left);
                 // If nothing may depart, the store has to have it, unless the time is over.
-                if span == 0 || handle.control(&key, command).await.is_ok() || units > 0 {
+                let is_over = micros(left) == 0;
+                if is_over || handle.control(&key, command).await.is_ok() || units > 0 {
                     break;
                 }
                 sleep(pause).await;

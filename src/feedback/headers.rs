@@ -67,9 +67,9 @@ use crate::quota::{CONCURRENT, REQUESTS};
 /// - Where something remains, it is an [allowance](Advice::remaining_of) until the reset: of several in the same unit the
 ///   smallest, and of those the one that lasts longest. One that is over by the end of a pause is left out.
 /// - Without a reset, or with one that is over, it says nothing.
-/// - `concurrent-requests`, of which none are left, hold requests that take a place back for a second, as no reset lifts that limit. This is
-///   so only if a quota [limits](crate::Quota::concurrent) how many requests are in progress, and less than half of its
-///   places are in use: others use the upstream's.
+/// - Where no `concurrent-requests` are left, requests that take a place are held back for a second, as no reset lifts that
+///   limit. This is so only if a quota [limits](crate::Quota::concurrent) how many requests are in progress, and less than
+///   half of its places are in use: others use the upstream's.
 ///
 /// # Which goes before which
 ///

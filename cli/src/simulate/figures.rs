@@ -106,13 +106,10 @@ impl Figures {
         let Plan { cost, groups, .. } = plan;
         let cost_of = |unit: &str| run.costs.get(unit).copied();
         let cost = cost_of("requests").or(*cost).unwrap_or(1);
+        let history: History = run.departures.iter().map(|departed| departed.at).collect();
         let most_in = |quota: &Quota| {
-            let mut history = History::new();
             let cost = cost_of(quota.unit_name()).unwrap_or(0);
-            for departed in &run.departures {
-                history.push_weighted(departed.at, cost.into());
-            }
-            history.most_in_any(quota.window())
+            history.most_in_any(quota.window()) * u64::from(cost)
         };
         let is_rate = |quota: &Quota| !matches!(quota.counted_by(), Algorithm::Concurrent { .. });
         let usage = |quota: &Quota| match is_rate(quota) {
@@ -133,7 +130,8 @@ impl Figures {
         // The quota that is used most, and the cost of a request in its unit.
         let used = |quota: &Quota| {
             let cost = cost_of(quota.unit_name()).unwrap_or(0);
-            (f64::from(cost) / per_second(quota), cost, per_second(quota))
+            let allowed = per_second(quota);
+            (f64::from(cost) / allowed, cost, allowed)
         };
         let slowest = complete
             .map(used)
