@@ -229,13 +229,18 @@ impl Dispatcher {
         if let Ok(runtime) = Runtime::try_current() {
             runtime.spawn(async move {
                 let reply = call(&*landing.dispatcher.store);
-                let answer = timeout(LONGEST_CALL, reply).await;
-                landing.land(answer.unwrap_or_else(|_| {
-                    Err(StoreError::new("the store did not reply in time").outcome_unknown())
-                }));
+                landing.land(within(LONGEST_CALL, reply).await);
             });
         }
     }
+}
+
+/// The reply of a store, unless it takes longer.
+pub(super) async fn within(longest: Duration, reply: Reply) -> Result<Answered, StoreError> {
+    let late = || StoreError::new("the store did not reply in time").outcome_unknown();
+    timeout(longest, reply)
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 /// How far ahead departures are granted to a process with this round trip, in microseconds.

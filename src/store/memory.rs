@@ -22,12 +22,16 @@ const SHARDS: usize = 32;
 /// The least number of keys in a shard at which expired ones are dropped.
 const SMALL: usize = 64;
 
+/// How long expired keys stay at most if the shard is called, in microseconds.
+const SWEEP_PERIOD: u64 = 60_000_000;
+
 /// Keeps state within the process: the store of a [`Limiter`](crate::Limiter) unless set otherwise.
 ///
-/// Clones share their state. A key is dropped once nothing recorded for it counts any more: memory is bounded by about
-/// twice the keys that count at once.
+/// Clones share their state. A key is dropped some time after nothing recorded for it counts any more: at the latest with the
+/// calls of the next minute, and before there are more than about twice the keys that count at once.
 ///
-/// The clock is tokio's, so that tests can pause it.
+/// The clock is tokio's, so that tests can pause it. It begins with the host's time when the store is made, and fixed windows
+/// do not follow later corrections of that.
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
@@ -47,6 +51,8 @@ struct Shard {
     entries: HashTable<(u64, Box<Entry>)>,
     /// At how many entries expired ones are dropped; 0 before the first call.
     sweep_at: usize,
+    /// When they are dropped otherwise.
+    sweep_after: u64,
     /// The latest time of a call: none goes back behind it.
     latest: u64,
 }
@@ -151,7 +157,7 @@ impl MemoryStore {
         let mut shard = self.0.shards[(hash >> 32) as usize % SHARDS].lock();
         let now = (self.0.clock)(sent, shard.latest);
         shard.latest = now;
-        if shard.entries.len() >= shard.sweep_at {
+        if shard.entries.len() >= shard.sweep_at || now >= shard.sweep_after {
             shard.sweep(now);
         }
         let is_it = |(its_hash, entry): &(u64, Box<Entry>)| {
@@ -186,6 +192,7 @@ impl Shard {
         self.entries
             .retain(|(_, entry)| now < entry.state.expires());
         self.sweep_at = SMALL.max(2 * self.entries.len());
+        self.sweep_after = now + SWEEP_PERIOD;
         self.entries.shrink_to(self.sweep_at, |(hash, _)| *hash);
     }
 }
