@@ -1124,9 +1124,11 @@ impl Queue {
         self.revoke(|_, it| it.turn.from < until, now);
     }
 
-    /// The store keeps the pause from now on. The turns that it has granted before begin by `until`.
-    pub(crate) fn shorten_pause(&mut self, until: Instant) {
-        self.paused_until = self.paused_until.map(|paused| paused.min(until));
+    /// From now on, the store keeps a pause that ends by `ends`. The turns that it has granted before begin by `until`.
+    pub(crate) fn shorten_pause(&mut self, ends: Instant, until: Instant) {
+        if self.paused_until.is_some_and(|paused| paused <= ends) {
+            self.paused_until = self.paused_until.min(Some(until));
+        }
     }
 
     /// Ends the pauses of this process.

@@ -15,6 +15,7 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use super::answers::left_out;
+use super::calls::within;
 use super::key_queue::{Granted, KeyQueue, Lanes, Position, Waiting, lane_of};
 use super::known::{ANNOUNCED, Denials, Seen};
 use super::{Dispatcher, Place};
@@ -29,7 +30,7 @@ use crate::key::Key;
 use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
-use crate::queue::{Arrival, CounterSet, Queue, Refusal, Standing, Turn};
+use crate::queue::{Arrival, CounterSet, LONGEST_CALL, Queue, Refusal, Standing, Turn};
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Call, Operation};
 use crate::telemetry::{self, Telemetry};
@@ -448,11 +449,18 @@ impl Handle {
             self.nudge(key, 0);
         }
         answered?;
+        let (Command::Pause { span, .. } | Command::Allow { units: 0, span, .. }) = command else {
+            return Ok(());
+        };
         let round_trip = self.guard.round_trip();
         let horizon = super::calls::horizon(round_trip.as_micros() as u64);
         let until = Instant::now() + round_trip + Duration::from_micros(horizon);
+        // The span was cut to microseconds.
+        let ends = begun + Duration::from_micros(span) + Duration::from_millis(1);
         for queue in self.lanes(key) {
-            queue.update(|queue| queue.shorten_pause(until));
+            if !matches!(command, Command::Allow { unit, .. } if !costs_in(queue.lane, unit)) {
+                queue.update(|queue| queue.shorten_pause(ends, until));
+            }
         }
         Ok(())
     }
@@ -506,10 +514,14 @@ impl Handle {
         call: Call,
     ) -> Result<(Taken, u64), StoreError> {
         let (dispatcher, key, begun) = (&self.dispatcher, call.key.clone(), Instant::now());
-        if !self.is_embedded() {
-            need_runtime()?;
-        }
-        let answered = dispatcher.store.call(vec![call]).await;
+        let answered = match self.is_embedded() {
+            true => dispatcher.store.call(vec![call]).await,
+            false => {
+                need_runtime()?;
+                // A pause may take the time of two calls.
+                within(2 * LONGEST_CALL, dispatcher.store.call(vec![call])).await
+            }
+        };
         let answer = answered.and_then(|mut answered| {
             let taken = answered.answers.pop().ok_or_else(left_out)??;
             Ok((taken, answered.now))

@@ -325,6 +325,38 @@ async fn a_pause_that_the_store_does_not_know_costs_few_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_command_does_not_end_a_pause_that_the_store_does_not_know() {
+    let (_store, handle) = served(policy("2/s"));
+    depart(&handle, 2).await.unwrap();
+    let waiting = spawn(&handle, 1);
+    pass(10).await;
+    handle.apply_command(&key(), &pause(60 * SECOND), Instant::now());
+    let allow = Command::Allow {
+        unit: 0,
+        units: 1,
+        span: 60_000_000,
+        evidence: u64::MAX,
+    };
+    for command in [allow, pause(SECOND)] {
+        handle.control(&key(), command).await.unwrap();
+    }
+    pass(59_000).await;
+    assert!(!waiting.is_finished());
+    pass(2_000).await;
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_fails_if_the_store_does_not_reply() {
+    let (store, handle) = served(policy("2/s"));
+    store.set(Fault::Silent);
+    let key = key();
+    let paused = handle.control(&key, pause(SECOND));
+    let error = timeout(21 * SECOND, paused).await.unwrap().unwrap_err();
+    assert!(error.is_outcome_unknown());
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_whose_next_call_is_far_depart_by_the_fallback_store() {
     let (store, handle) = served(with_fallback(policy("1/h"), policy("2/h")));
     depart(&handle, 1).await.unwrap();
