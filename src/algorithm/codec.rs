@@ -21,7 +21,7 @@
 //! | part of the tail | content |
 //! | --- | --- |
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
-//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), last command (7), until when a reset has forgotten departures (7) |
+//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), from when on corrections count for that (7), last command (7), until when a reset has forgotten departures (7) |
 //! | generation | when it began (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of the value (4); until when departures also count for them (7); how many do since the value was written (2); a value of its own, with no more than their counters; for each of these departures, the earliest time and the recorded time (7 each), and the cost in each unit (4 each) |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
@@ -311,7 +311,12 @@ impl State {
             for (allowed, until) in &commands.allowed[..amounts.units()] {
                 out.put([4, 7], [u64::from(*allowed), *until]);
             }
-            out.put([7, 7], [commands.latest, commands.forgotten_until]);
+            let times = [
+                commands.allowed_since,
+                commands.latest,
+                commands.forgotten_until,
+            ];
+            out.put([7, 7, 7], times);
         }
         if let Some(it) = &self.generation {
             flags |= HAS_GENERATION;
@@ -411,7 +416,11 @@ impl State {
                 let [units, until] = tail.numbers([4, 7])?;
                 *allowed = (units as u32, until);
             }
-            [commands.latest, commands.forgotten_until] = tail.numbers([7, 7])?;
+            [
+                commands.allowed_since,
+                commands.latest,
+                commands.forgotten_until,
+            ] = tail.numbers([7, 7, 7])?;
             self.commands = Some(Box::new(commands));
         }
         if flags & HAS_GENERATION != 0 {

@@ -150,10 +150,12 @@ impl Algorithm for Concurrent {
         0
     }
 
-    /// Requests in progress go on.
-    fn clear(&mut self) -> u64 {
+    fn latest(&self) -> u64 {
         0
     }
+
+    /// Requests in progress go on.
+    fn clear(&mut self) {}
 }
 
 /// The number of processes that look for a place again and again if no nudges arrive.

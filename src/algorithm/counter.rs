@@ -56,8 +56,11 @@ pub(super) trait Algorithm {
         self.expires(size)
     }
 
-    /// Forgets all departures. Returns the latest recorded time of one, or 0.
-    fn clear(&mut self) -> u64;
+    /// The latest recorded time of a departure, or 0.
+    fn latest(&self) -> u64;
+
+    /// Forgets all departures.
+    fn clear(&mut self);
 
     /// How long a departure counts.
     fn memory(&self, size: Size) -> u64 {
@@ -261,8 +264,12 @@ impl Counter {
         counted!(&self.tally, it => it.expires(self.size))
     }
 
-    pub(super) fn clear(&mut self) -> u64 {
-        counted!(&mut self.tally, it => it.clear())
+    pub(super) fn latest(&self) -> u64 {
+        counted!(&self.tally, it => it.latest())
+    }
+
+    pub(super) fn clear(&mut self) {
+        counted!(&mut self.tally, it => it.clear());
     }
 
     pub(super) fn memory(&self) -> u64 {

@@ -88,10 +88,10 @@ do
       end
     end
 
+    function common.latest$() return last end
+
     function clear$()
-      local latest = last
       start, finish, count, last = 0, 0, 0, 0
-      return latest
     end
   end
 

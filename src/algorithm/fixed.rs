@@ -144,12 +144,15 @@ impl Algorithm for Fixed {
         if self.count > 0 { self.end } else { 0 }
     }
 
-    fn clear(&mut self) -> u64 {
-        let (aligned, last) = (self.aligned, self.last);
+    fn latest(&self) -> u64 {
+        self.last
+    }
+
+    fn clear(&mut self) {
+        let aligned = self.aligned;
         *self = Self {
             aligned,
             ..Self::default()
         };
-        last
     }
 }

@@ -52,10 +52,10 @@ do
       end
     end
 
+    function common.latest$() return last end
+
     function clear$()
-      local latest = last
       due, last = 0, 0
-      return latest
     end
   end
 

@@ -92,9 +92,12 @@ impl Algorithm for Gcra {
         self.due
     }
 
-    fn clear(&mut self) -> u64 {
-        self.due = 0;
-        std::mem::take(&mut self.last)
+    fn latest(&self) -> u64 {
+        self.last
+    }
+
+    fn clear(&mut self) {
+        (self.due, self.last) = (0, 0);
     }
 
     fn memory(&self, size: Size) -> u64 {

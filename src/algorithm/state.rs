@@ -55,6 +55,8 @@ pub(crate) struct Commands {
     pub(crate) paused_until: u64,
     /// For each unit, at most how much departs, and until when.
     pub(crate) allowed: [(u32, u64); MOST_UNITS],
+    /// Departures recorded until then were not taken from what is allowed, so corrections do not return them to it.
+    pub(crate) allowed_since: u64,
     /// When the last pause, resume or reset was applied. Responses to requests from before count less.
     pub(crate) latest: u64,
     /// When the last reset was applied, or the latest recorded time that a reset has forgotten if that is later. To return
@@ -373,8 +375,9 @@ impl State {
 
     /// Forgets all departures, also those that could be taken back. Returns the latest recorded time of one, or 0.
     fn clear(&mut self) -> u64 {
-        let counters = self.counters.iter_mut().chain(&mut self.former);
-        let latest = counters.map(|it| it.clear()).max();
+        let counters = self.counters.iter().chain(&self.former);
+        let latest = counters.map(|it| it.latest()).max();
+        self.counters.iter_mut().for_each(|it| it.clear());
         (self.former, self.in_use_until) = Default::default();
         self.announced.iter_mut().for_each(|it| it.granted.clear());
         latest.unwrap_or(0)
@@ -394,6 +397,13 @@ impl State {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
+        if let Some(commands) = &mut self.commands
+            && settlement.recorded > commands.allowed_since
+        {
+            let (allowed, _) = &mut commands.allowed[settlement.unit];
+            let left = i64::from(*allowed) - settlement.difference;
+            *allowed = left.clamp(0, u32::MAX.into()) as u32;
+        }
         // The former quotas may not have recorded a departure that is returned.
         if settlement.difference > 0 {
             let mut units = Costs::default();
@@ -424,6 +434,8 @@ impl State {
                 let ends = now + span.min(LONGEST_SPAN);
                 if now >= until || (units, Reverse(ends)) < (allowed, Reverse(until)) {
                     commands.allowed[unit] = (units, ends);
+                    let latest = self.counters.iter().map(|it| it.latest()).max();
+                    commands.allowed_since = latest.unwrap_or(0);
                 }
             }
             Command::Resume | Command::Reset => {

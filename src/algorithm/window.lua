@@ -210,11 +210,11 @@ do
       end
     end
 
+    function common.latest$() return first < stop and last or 0 end
+
     function clear$()
-      local latest = first < stop and last or 0
       first, kept, stop, total, base, used = 0, 0, 0, 0, 0, 0
       times, befores = nil, nil
-      return latest
     end
   end
 

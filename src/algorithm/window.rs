@@ -181,10 +181,13 @@ impl Algorithm for Window {
         last.map_or(0, |last| last.recorded + size.span)
     }
 
-    fn clear(&mut self) -> u64 {
+    fn latest(&self) -> u64 {
+        self.log.back().map_or(0, |last| last.recorded)
+    }
+
+    fn clear(&mut self) {
         self.used = 0;
-        let log = std::mem::take(&mut self.log);
-        log.back().map_or(0, |last| last.recorded)
+        self.log.clear();
     }
 
     fn memory(&self, size: Size) -> u64 {

@@ -64,21 +64,22 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             continue;
         };
         let name = policy.units()[unit];
+        // The upstream also counts the requests that have departed since.
         let left_then = remaining.of(name).unwrap_or(u32::MAX);
+        let left = left_then.min(handle.least_remaining(key, unit));
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let left = handle.least_remaining(key, unit).min(left_then);
                 let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
-                let says_more = left_then > 0 || time > shortest_refill(&policy, name) + ROUNDING;
+                let says_more = left > 0 || time > shortest_refill(&policy, name) + ROUNDING;
                 (says_more || advice.is_refused(name))
                     && handle.announces(key, Some(name), time, turn.from)
             }
             _ => {
-                is_less(unit, units, time, &policy, left_then)
+                is_less(unit, units, time, &policy, left)
                     && (units <= policy.largest_costs().0[unit] / 16
                         || handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM))
             }
@@ -250,6 +251,23 @@ mod tests {
             apply(&depart(&limiter).await, &advice);
             assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_used_of_an_allowance_may_depart() {
+        let limiter = Limiter::builder().quota(Quota::per_minute(100)).build();
+        let limiter = limiter.unwrap();
+        let left = async || limiter.peek("a").await.unwrap().remaining();
+        let first = depart(&limiter).await;
+        apply(&first, &Advice::remaining(3, SECOND * 50));
+        tokio::time::advance(SECOND).await;
+        let second = depart(&limiter).await;
+        assert_eq!(left().await, 2);
+        second.forfeit();
+        assert_eq!(left().await, 3);
+        // The upstream has counted this one.
+        first.forfeit();
+        assert_eq!(left().await, 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Ahead, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others, Settlement, State,
-    Take, Tally, Times, Units,
+    Ahead, Announcement, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others,
+    Settlement, State, Take, Tally, Times, Units,
 };
 use super::{MILLI, SECOND, START};
 use super::{assert_round_trip, counter, judge};
@@ -226,6 +226,10 @@ impl World {
             return self.peek(&take);
         }
         let before = self.state.commands.as_deref().copied().unwrap_or_default();
+        let is_lost = |it: &&Announcement| it.process == take.process && take.corrections.lost != 0;
+        let lost = self.state.announced.iter().filter(is_lost);
+        let lost = lost.flat_map(|it| &it.granted).map(|it| it.units.0[0]);
+        let returned: u32 = lost.sum();
         let taken = self.state.take(0, &take, now);
         assert!(!taken.is_outdated);
         let is_waiting = taken.next_call != 0;
@@ -249,7 +253,7 @@ impl World {
                 });
             }
         }
-        assert!(allowed <= before.allowed[0].0);
+        assert!(allowed <= before.allowed[0].0 + returned);
         if call.is_lost {
             self.has_lost = true;
             let rest = self.departures.len() - granted as usize;
