@@ -151,6 +151,7 @@ impl Limiter {
             handle = self.handle_of(&extracted);
         }
         let handle = handle.unwrap_or_else(|| self.handle());
+        let is_ruled = matches!(extracted, Extracted::Ruled(_));
         let (key, cost, rule) = match extracted {
             Extracted::Exempt => return None,
             Extracted::Key(key) => (Ok(key), None, RequestOptions::default()),
@@ -159,6 +160,10 @@ impl Limiter {
         };
         let options = options.or(extractor.options(request)).or(rule);
         let mut costs = options.cost.unwrap_or_default();
+        if is_ruled {
+            // The rule may count fewer units than others.
+            costs = costs.within(handle.policy().units());
+        }
         if let (None, Some(cost)) = (costs.of_unit(REQUESTS), cost) {
             costs.set(REQUESTS, cost);
         }

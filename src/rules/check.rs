@@ -7,6 +7,7 @@ use super::error::{Mistakes, RulesError};
 use super::key::RuleKey;
 use super::rule::{Given, Parsed, Rule};
 use super::table::{Entry, Limit};
+use crate::cost::Cost;
 use crate::error::BuildError;
 use crate::policy::{PolicyParts, name_problem};
 
@@ -101,9 +102,13 @@ fn limit(rule: &Rule, mistakes: &mut Mistakes) -> Option<Limit> {
     }
     let policy = build.ok()?;
     let cost = rule.cost.0;
+    let (field, named) = match cost {
+        Some(cost) => ("cost", cost.into()),
+        None => ("quota", Cost::default()),
+    };
     // The rule says nothing of other units.
-    if let Err(problem) = policy.costs_of(&cost.unwrap_or(1).into(), Some(1)) {
-        mistakes.add("cost", problem);
+    if let Err(problem) = policy.costs_of(&named, Some(1)) {
+        mistakes.add(field, problem);
     }
     Some(Limit {
         policy: policy.into(),

@@ -37,7 +37,7 @@ pub enum KeyPart {
     Header(String),
     /// A hash of the value of this header; in a file `{ hashed_header = "x-api-key" }`.
     HashedHeader(String),
-    /// The method; in a file `method`.
+    /// The method, as the client wrote it; in a file `method`.
     Method,
     /// This text for all requests; in a file `{ constant = "all" }`.
     Constant(String),

@@ -101,7 +101,8 @@ impl ThrottleLayer {
     /// many are [in progress](crate::Quota::concurrent).
     ///
     /// Limit by something that clients cannot choose, such as their [address](crate::key::client_ip()). The host is no such
-    /// key, because clients write it. With [rules](crate::rules), the key is [`Limiter::by_rules`], and each rule has a key.
+    /// key, because clients write it. With [rules](crate::rules), the key is [`Limiter::by_rules`], and each rule has a key: with
+    /// another key, all requests fall under the last rule.
     ///
     /// The failure mode says what happens to requests while the store cannot be reached.
     ///

@@ -13,6 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{Response, StatusCode};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tower_throttle::key::KeyExtractor;
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, ThrottleLayer, key};
 
@@ -29,7 +30,10 @@ const FIELDS: [&str; 6] = [
     "x-ratelimit-reset",
 ];
 
-fn hello(layer: InboundLayer<key::Header>) -> Router {
+fn hello<K>(layer: InboundLayer<K>) -> Router
+where
+    K: KeyExtractor<Request> + Clone + Send + Sync + 'static,
+{
     Router::new().route("/", get(async || "hello")).layer(layer)
 }
 
@@ -62,6 +66,27 @@ async fn over_the_limit_it_answers_429_and_says_until_when() {
     let policies = r#""api";q=2, "api:2/s";q=2;w=1, "api:3/h";q=3;w=3600"#;
     assert_eq!(refused.text("ratelimit-policy"), policies);
     assert_eq!(Client::new(&app, "b").get("/").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_answer_names_the_unit_that_is_exhausted_and_a_pause_is_not_busy() {
+    let tokens = Quota::per_hour(100).unit("tokens");
+    let builder = Limiter::builder().name("api").quota(Quota::per_hour(60));
+    let layer = by_client(&build(builder.quota(tokens)));
+    let app = hello(layer.cost(|_: &Request<Body>| ("tokens", 60)));
+    let client = Client::new(&app, "a");
+    client.get("/").await;
+    let refused = client.get("/").await;
+    assert_eq!(
+        refused.problem()["violated-policies"],
+        json!(["api:tokens"])
+    );
+
+    let limiter = limiter(Quota::concurrent(2));
+    let until = tokio::time::Instant::now() + Duration::from_secs(30);
+    limiter.pause("a", until).await.expect("a pause");
+    let refused = Client::new(&hello(by_client(&limiter)), "a").get("/").await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test]
@@ -157,7 +182,7 @@ type Reports = Arc<Mutex<Vec<String>>>;
 /// A server with this layer, and the keys of the requests that it reports.
 fn observed<K>(layer: InboundLayer<K>) -> (Router, Reports)
 where
-    K: tower_throttle::key::KeyExtractor<Request> + Clone + Send + Sync + 'static,
+    K: KeyExtractor<Request> + Clone + Send + Sync + 'static,
 {
     let reports = Reports::default();
     let push = reports.clone();
@@ -295,4 +320,12 @@ async fn memory_is_bounded_under_a_flood_of_addresses() {
         }
     }
     assert_eq!(limiter.queues(), 0);
+    // Without new keys, the others are dropped within a minute.
+    for _ in 0..2 {
+        for client in 0..1_000 {
+            limiter.acquire(client.to_string()).await.expect("a permit");
+        }
+        tokio::time::advance(Duration::from_secs(61)).await;
+    }
+    assert!(store.key_count() <= 1_000, "{} keys", store.key_count());
 }

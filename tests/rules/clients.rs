@@ -77,6 +77,29 @@ async fn each_adapter_goes_by_the_rules_and_follows_a_reload() {
 }
 
 #[tokio::test]
+async fn a_cost_in_a_unit_that_its_rule_does_not_count_is_ignored() {
+    let tokens = Quota::per_hour(10).unit("tokens");
+    let chat = per_hour("chat", 9).path("/chat").quota(tokens);
+    let limiter = limiter([at_once(chat), at_once(per_hour("others", 2))]);
+    let throttle = ThrottleLayer::new(limiter).cost(|_: &Request<()>| ("tokens", 6));
+    let service = throttle.layer(service_fn(answer));
+    for (path, is_limited) in [
+        ("/chat", false),
+        ("/chat", true),
+        ("/", false),
+        ("/", false),
+        ("/", true),
+    ] {
+        let request = Request::get(format!("http://a{path}")).body(());
+        let answer = service.clone().oneshot(request.expect("a request")).await;
+        let error = answer
+            .err()
+            .map(|it| Error::find(&*it).expect("the limiter's").is_limited());
+        assert_eq!(error, is_limited.then_some(true), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_without_a_key_is_refused_by_its_rule() {
     let tenants = per_hour("tenants", 1).key(KeyPart::Header("x-tenant".into()));
     let service = ThrottleLayer::new(limiter([tenants])).layer(service_fn(answer));

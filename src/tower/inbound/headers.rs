@@ -93,7 +93,7 @@ fn limits(policy: &Policy) -> Costs {
 }
 
 /// The policy as a whole in each unit: its name, the unit and the limit.
-fn whole(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, &'static str, u32)> {
+pub(super) fn whole(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, &'static str, u32)> {
     let label = policy.label();
     let units = policy.units().iter().zip(limits(policy).0).enumerate();
     units.map(move |(nth, (unit, limit))| match nth {

@@ -69,6 +69,9 @@ pub struct Inbound<F = ProblemDetails> {
     options: Options,
 }
 
+/// If only a place is missing, the delay is the time after which to ask again: at most so long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The settings without a type parameter.
 #[derive(Clone)]
 struct Options {
@@ -111,7 +114,7 @@ impl<K, F> InboundLayer<K, F> {
     ///
     /// The policy's own [`max_wait`](crate::LimiterBuilder::max_wait) also applies, and its
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) bounds the queue. If a client hangs up, its request leaves the
-    /// queue.
+    /// queue; over HTTP/1, the server only notices that if nothing that the client sent is unread.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.direction.options.max_wait = max_wait;
         self
@@ -386,7 +389,9 @@ impl Options {
         let is_busy = match error.cause() {
             Cause::TooLong { snapshot, .. } => {
                 let mut units = snapshot.all_remaining().zip(costs.0);
-                units.all(|((unit, left), cost)| (unit == CONCURRENT) == (left < cost))
+                // A pause leaves no place, either.
+                snapshot.delay() <= ASK_AGAIN
+                    && units.all(|((unit, left), cost)| (unit == CONCURRENT) == (left < cost))
             }
             Cause::QueueFull { .. } => policy.units() == [CONCURRENT],
             _ => false,

@@ -3,6 +3,7 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
+use super::headers::whole;
 use super::refused::{Refusal, Refused};
 
 /// Answers with problem details ([RFC 9457]), for bodies that are made of a `String`. The default.
@@ -39,9 +40,10 @@ impl<B: From<String>> Refusal<B> for ProblemDetails {
 fn body(refused: &Refused) -> String {
     let status = refused.status();
     if status == StatusCode::TOO_MANY_REQUESTS {
-        let name = quoted(refused.policy().label());
+        let names: Vec<_> = violated(refused).iter().map(|it| quoted(it)).collect();
+        let names = names.join(",");
         return format!(
-            r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{name}]}}"#
+            r#"{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":[{names}]}}"#
         );
     }
     // A problem without a type has the title of its status.
@@ -50,6 +52,18 @@ fn body(refused: &Refused) -> String {
     let detail = problem.map(|problem| format!(r#","detail":{}"#, quoted(problem)));
     let (code, detail) = (status.as_u16(), detail.unwrap_or_default());
     format!(r#"{{"title":{title},"status":{code}{detail}}}"#)
+}
+
+/// The names in `RateLimit` of the units of which less is left than the request costs; of all, if it waits for others.
+fn violated(refused: &Refused) -> Vec<String> {
+    let left = refused.error().snapshot().map(|it| it.remaining.left);
+    let left = left.unwrap_or_default().0;
+    let costs = left.into_iter().zip(refused.costs.0);
+    let names = whole(refused.policy()).map(|(name, ..)| name.into_owned());
+    let (short, enough): (Vec<_>, Vec<_>) =
+        names.zip(costs).partition(|(_, (left, cost))| left < cost);
+    let violated = if short.is_empty() { enough } else { short };
+    violated.into_iter().map(|(name, _)| name).collect()
 }
 
 /// A text as a JSON string ([RFC 8259, section 7](https://www.rfc-editor.org/rfc/rfc8259#section-7)).
