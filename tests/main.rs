@@ -23,7 +23,6 @@ mod telemetry;
 mod test_util;
 mod tower_contract;
 
-/// The names that most tests use.
 mod prelude {
     pub(crate) use std::time::Duration;
 

@@ -27,7 +27,6 @@ fn main() -> anyhow::Result<()> {
     measure(0, run)
 }
 
-/// A limiter, and connections to its servers for their counters.
 struct Contestant {
     name: &'static str,
     limiter: Limiter,

@@ -38,7 +38,6 @@ enum Places {
     SortedSet(Script, MultiplexedConnection),
 }
 
-/// The requests in progress, and the most so far.
 #[derive(Default)]
 struct InProgress {
     now: AtomicU32,

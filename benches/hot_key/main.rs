@@ -45,7 +45,6 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// Measures permits per second, and their cost for Redis, by the number of callers.
 async fn permits(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
     let mut meter = Meter::new(server).await?;
     let all = Contestant::beside_peers(server, RATE, |it| it).await?;
@@ -127,7 +126,6 @@ async fn acquire(
     }
 }
 
-/// Measures decisions per second for a key over its limit.
 async fn decisions(server: &RedisServer, output: &mut Output) -> anyhow::Result<()> {
     let mut table = Table::new(
         "decisions of one key over its limit, 512 callers",

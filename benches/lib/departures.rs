@@ -10,7 +10,6 @@ use tower_throttle::key::Key;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Limiter, Permit, Quota};
 
-/// The times and costs of all departures of one key.
 #[derive(Clone, Default)]
 pub struct Departures(Arc<Mutex<Vec<(Instant, u64)>>>);
 

@@ -23,7 +23,6 @@ pub async fn store(server: &RedisServer) -> anyhow::Result<RedisStore> {
     Ok(RedisStore::from(connection).timeout(TIMEOUT))
 }
 
-/// A loaded script, and the connection that calls it.
 #[derive(Clone)]
 pub struct Script {
     sha: String,
@@ -59,14 +58,12 @@ pub struct Meter(MultiplexedConnection);
 #[derive(Clone, Copy, Default)]
 pub struct Traffic {
     pub calls: f64,
-    /// Time in scripts, in microseconds.
     pub script_micros: f64,
     /// CPU time of the server in microseconds, including reading, parsing and writing.
     pub cpu_micros: f64,
     pub bytes: f64,
 }
 
-/// The start of a measurement.
 pub struct Mark {
     at: Traffic,
     /// The cost of one reading.

@@ -145,7 +145,6 @@ impl Keys {
     }
 }
 
-/// Waits until a script has been called.
 async fn next_call(meter: &mut Meter, before: &Traffic) -> anyhow::Result<Traffic> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(5) {

@@ -85,7 +85,6 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A limiter, and the key that is over its limit.
 struct Refusing {
     name: &'static str,
     by: By,
@@ -127,7 +126,6 @@ impl Refusing {
         Ok(all)
     }
 
-    /// Makes this many requests, and returns the number of permits.
     async fn granted(&mut self, asked: u32) -> anyhow::Result<u64> {
         let mut granted = 0;
         for _ in 0..asked {

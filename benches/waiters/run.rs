@@ -33,12 +33,10 @@ pub(crate) struct Run {
 
 #[derive(Default)]
 struct TaskProgress {
-    /// Number of tasks that have started to wait.
     started: AtomicUsize,
     departures: Mutex<Vec<Instant>>,
 }
 
-/// Tasks that wait, and the cost so far.
 struct Waiting {
     tasks: Vec<JoinHandle<anyhow::Result<()>>>,
     progress: Arc<TaskProgress>,

@@ -11,7 +11,6 @@ mod histories;
 mod judge;
 mod settlements;
 
-/// The start of every history, on the clock of the store.
 const START: u64 = 1_760_000_000_000_000;
 const MILLI: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
@@ -35,7 +34,6 @@ fn assert_round_trip(state: &State) {
     }
 }
 
-/// The counter of a quota, such as `10/s`.
 fn counter(quota: &str) -> Counter {
     Counter::new(&quota.parse::<Quota>().unwrap())
 }

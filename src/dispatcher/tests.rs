@@ -55,13 +55,11 @@ fn key() -> Key {
     Key::new("key")
 }
 
-/// Waits for a turn.
 async fn depart(handle: &Arc<Handle>, cost: u32) -> Result<Instant, Refusal> {
     let waiting = handle.wait(cost, None)?;
     waiting.await.map(|_| Instant::now())
 }
 
-/// A request that waits in a task of its own.
 fn spawn(handle: &Arc<Handle>, cost: u32) -> JoinHandle<Result<Granted, Refusal>> {
     tokio::spawn(handle.wait(cost, None).unwrap())
 }
@@ -130,11 +128,9 @@ enum Fault {
     ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
-    /// No reply comes.
     Silent,
     /// One call blocks its thread for a while.
     Blocks,
-    /// The store panics.
     Panics,
     /// The store leaves out the answers.
     Short,
@@ -283,7 +279,6 @@ fn process(store: &Arc<impl Store>, policy: Arc<Policy>) -> Arc<Handle> {
     Handle::new(&dispatcher, policy)
 }
 
-/// The places that are held in a store.
 async fn held(memory: &MemoryStore, policy: Arc<Policy>) -> u32 {
     let handle = process(&Remote::on(memory.clone(), Duration::ZERO), policy);
     let snapshot = Acquire::new(handle, key()).peek().await.unwrap();

@@ -31,7 +31,6 @@ pub(super) async fn start() -> String {
     format!("http://{}", serve(app).await)
 }
 
-/// A body that ends after so long.
 pub(super) fn body(lasts: Duration) -> Body {
     let until = Instant::now() + lasts;
     let parts = stream::unfold((), move |()| async move {

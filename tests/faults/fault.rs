@@ -16,7 +16,6 @@ pub(crate) struct Fault {
     pub(crate) name: &'static str,
     /// Servers, and proxies before them.
     pub(crate) setup: fn() -> Setup,
-    /// How each process connects to its URL.
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
     /// The store of each process, once it is connected.
     pub(crate) store: fn(RedisStore) -> RedisStore,

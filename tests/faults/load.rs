@@ -50,14 +50,13 @@ pub(crate) struct Load {
     stops: AtomicBool,
 }
 
-/// The runtime of a process that plays a args.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
     runtime.expect("a runtime")
 }
 
-/// Plays a args until the line `stop`, and sends its tally.
+/// Runs until the line `stop`, and sends its tally.
 pub(crate) fn run_process(args: &Args) {
     runtime().block_on(async {
         let tally = Arc::new(Tally::default());
@@ -147,7 +146,6 @@ impl Load {
         }
     }
 
-    /// Uses a permit, if it is valid.
     pub(crate) fn depart(&self, key: usize, permit: Permit) {
         let at = now();
         // It is certain now that it was valid then, however long this process was held up in between.
@@ -161,7 +159,6 @@ impl Load {
     }
 }
 
-/// A store that counts its calls, and those whose answers were lost.
 #[derive(Debug)]
 struct Counted<S> {
     store: S,

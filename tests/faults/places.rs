@@ -42,7 +42,7 @@ pub(crate) struct Places {
     pub(crate) most: usize,
 }
 
-/// Plays a args until it is killed.
+/// Runs until the process is killed.
 pub(crate) fn run_process(args: &Args) {
     runtime().block_on(async {
         let places = table::find(&args.script);

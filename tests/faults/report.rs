@@ -50,7 +50,6 @@ impl Page {
     }
 }
 
-/// The faults that the page describes.
 pub(crate) fn described() -> Vec<String> {
     let page = page();
     let (before, _) = page.split_once(RATES.begin).expect("a table");

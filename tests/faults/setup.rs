@@ -200,7 +200,6 @@ impl Setup {
     }
 }
 
-/// The arrivals that departed from this time on.
 pub(crate) fn after(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {
     let after = arrivals.iter().filter(|it| it.departed >= time);
     after.copied().collect()

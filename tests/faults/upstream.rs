@@ -102,7 +102,6 @@ impl Sender {
         Self { socket, process }
     }
 
-    /// Sends a request of this key, which departs at this time.
     pub(crate) fn send(&self, key: usize, mark: u64, departed: Duration) {
         let departed = u64::try_from(departed.as_micros()).expect("less than ages");
         let numbers = [self.process as u64, key as u64, departed, mark];

@@ -39,7 +39,6 @@ impl Arrivals {
     }
 }
 
-/// A limiter of so many per second.
 fn limited(limit: u32) -> (Arrivals, Limiter) {
     (Arrivals::default(), build(per_second(limit)))
 }

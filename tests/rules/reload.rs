@@ -19,7 +19,6 @@ fn reload(limiter: &Limiter, all: impl IntoIterator<Item = Rule>) {
     limiter.reload(rules(all)).expect("a limiter with rules");
 }
 
-/// Waits until no queue is left, so that nothing more will change.
 async fn settle(limiter: &Limiter) {
     eventually("no queue is left", async || limiter.queues() == 0).await;
 }

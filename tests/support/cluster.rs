@@ -27,7 +27,6 @@ impl Cluster {
         Self::start_with(1)
     }
 
-    /// With so many replicas for each primary.
     pub fn start_with(replicas: usize) -> Self {
         let mut buses = Vec::new();
         let servers: Vec<_> = (0..3 * (1 + replicas))

@@ -73,7 +73,6 @@ pub fn assert_readable(error: &(dyn StdError + 'static)) {
     }
 }
 
-/// The message of a panic.
 pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,

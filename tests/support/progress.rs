@@ -5,7 +5,6 @@ use std::time::Duration;
 /// The begin and the end of each work, on one clock.
 pub type Works = [(Duration, Duration)];
 
-/// How many are in progress at this time.
 pub fn at_once(works: &Works, at: Duration) -> usize {
     let goes_on = works.iter().filter(|it| it.0 <= at && at < it.1);
     goes_on.count()

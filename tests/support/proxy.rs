@@ -103,7 +103,6 @@ impl Proxy {
         self.change(|network| network.holds = true);
     }
 
-    /// Passes on what was kept.
     pub fn resume(&self) {
         self.change(|network| network.holds = false);
     }
@@ -154,7 +153,6 @@ impl Proxy {
         *self.state.inspector.lock().expect("no panic") = Some(Box::new(inspector));
     }
 
-    /// How many replies were cut.
     pub fn cut_replies(&self) -> usize {
         self.state.cut_replies.load(Ordering::SeqCst)
     }
@@ -163,7 +161,6 @@ impl Proxy {
         self.state.network.send_modify(change);
     }
 
-    /// Waits until the change is carried out.
     fn order(&self, change: impl FnOnce(&mut Network)) {
         let mut orders = 0;
         self.change(|network| {

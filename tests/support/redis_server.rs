@@ -115,7 +115,6 @@ impl RedisServer {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection)
     }
 
-    /// A number of `INFO`.
     pub fn info(&self, field: &str) -> u64 {
         let info: InfoDict = self.command(&["INFO"]);
         info.get(field).expect("a number")
@@ -219,7 +218,6 @@ pub async fn connect(url: &str) -> RedisStore {
     store.timeout(PATIENCE)
 }
 
-/// `$REDIS_SERVER`, or the one on the `PATH`.
 pub fn installed() -> PathBuf {
     env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }

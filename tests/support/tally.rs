@@ -8,14 +8,12 @@ use serde::{Deserialize, Serialize};
 use tower_throttle::Error;
 use tower_throttle::store::StoreError;
 
-/// What is counted.
 #[derive(Debug, Clone, Copy)]
 pub enum Count {
     Asked,
     Departed,
     Expired,
     Forfeited,
-    /// Requests that their callers dropped.
     Dropped,
     /// Requests that were not to wait, and were refused.
     Refused,
@@ -32,7 +30,6 @@ pub enum Count {
     /// The longest that a request took, in microseconds.
     Longest,
     Calls,
-    /// Calls whose answers were lost.
     LostCalls,
 }
 
@@ -66,7 +63,6 @@ impl Tally {
         self.0[count as usize].fetch_add(number, Ordering::SeqCst);
     }
 
-    /// Notes how long a request took.
     pub fn took(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).expect("less than ages");
         self.0[Count::Longest as usize].fetch_max(micros, Ordering::SeqCst);
@@ -81,7 +77,6 @@ impl Tally {
         self
     }
 
-    /// Requests that got an answer.
     pub fn answered(&self) -> u64 {
         use Count::{Departed, Limited, Other, Out, Unknown};
         self.sum(&[Departed, Limited, Out, Unknown, Other])

@@ -105,7 +105,6 @@ fn scraped(text: &str) -> Metrics {
     metrics
 }
 
-/// The name of the histogram that this series is a part of.
 fn histogram(series: &str) -> Option<&str> {
     let parts = ["_bucket", "_sum", "_count"];
     parts.iter().find_map(|it| series.strip_suffix(it))

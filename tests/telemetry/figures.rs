@@ -7,7 +7,6 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use crate::prelude::*;
 
-/// The metrics of the limiters that are built by this.
 pub(crate) struct Figures(PrometheusRecorder);
 
 impl Figures {

@@ -11,7 +11,6 @@ use super::{MILLI, SECOND, START, counter, judge};
 
 const HOUR: u64 = 3_600 * SECOND;
 
-/// Asks for the departures of so many requests at once.
 fn attempt(requests: usize) -> Take {
     Take {
         process: 1,
@@ -21,7 +20,6 @@ fn attempt(requests: usize) -> Take {
     }
 }
 
-/// A numbered call of a process, which reports one as lost.
 fn call(process: u64, number: u64, lost: u64, requests: usize) -> Take {
     let mut take = attempt(requests);
     (take.process, take.number) = (process, number);
@@ -29,7 +27,6 @@ fn call(process: u64, number: u64, lost: u64, requests: usize) -> Take {
     take
 }
 
-/// How many of these requests depart under a quota.
 fn departs(state: &mut State, quota: &Counter, take: &Take, now: u64) -> u32 {
     let quotas = std::slice::from_ref(quota);
     let origin = Origin {

@@ -41,7 +41,6 @@ struct Granted {
     recorded: u64,
 }
 
-/// The processes of a history, and the state that they share.
 pub(super) struct World {
     pub(super) state: State,
     pub(super) now: u64,

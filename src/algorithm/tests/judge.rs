@@ -12,7 +12,6 @@ fn history(times: &[(u64, u64)]) -> History {
     times.iter().map(event).collect()
 }
 
-/// The most units in any half-open interval of this length.
 pub(super) fn most_in_any(times: &[(u64, u64)], window: u64) -> u64 {
     history(times).most_in_any(Duration::from_micros(window))
 }

@@ -6,7 +6,6 @@ use super::*;
 use crate::algorithm::{Command, Mode, Taken};
 use crate::priority::Priority;
 
-/// A policy that has this one while the store is out.
 fn with_fallback(policy: Arc<Policy>, fallback: Arc<Policy>) -> Arc<Policy> {
     let mut policy = Arc::unwrap_or_clone(policy);
     policy.fallback = Some(fallback);

@@ -12,7 +12,6 @@ use super::*;
 /// Longer than any of these tests takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Fails if a function does not return.
 fn returns(function: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = thread::spawn(move || {

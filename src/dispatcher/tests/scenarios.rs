@@ -41,7 +41,6 @@ fn three(change: impl Fn(usize, &mut Process)) -> Vec<Process> {
     processes
 }
 
-/// The bounds of a scenario.
 #[derive(Clone, Copy)]
 struct Bounds {
     /// Seconds between which the rate is measured.

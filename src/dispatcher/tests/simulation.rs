@@ -20,7 +20,6 @@ pub(super) struct Scenario {
     pub(super) change: Option<(u64, PolicyParts)>,
 }
 
-/// A process and its failures.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Process {
     pub(super) round_trip: u64,
@@ -31,11 +30,9 @@ pub(super) struct Process {
     pub(super) lost_percent: u64,
     /// The process does not reach the store from a time to another.
     pub(super) stopped: Option<(u64, u64)>,
-    /// The process dies, with its work.
     pub(super) killed: Option<u64>,
 }
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     pub(super) arrival: u64,
@@ -55,11 +52,9 @@ pub(super) enum Kind {
     Cancelled(u64),
     /// It fails if it would wait longer.
     Bounded(u64),
-    /// It does not use its permit.
     Forfeits,
 }
 
-/// A request that departed.
 #[derive(Debug, Clone)]
 pub(super) struct Done {
     pub(super) process: usize,
@@ -92,13 +87,11 @@ pub(super) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many requests at this time.
 pub(super) fn burst(arrival: u64, count: usize, takes: u64) -> Vec<Job> {
     let jobs = std::iter::repeat_n(arrival, count).map(Job::at);
     jobs.map(|job| Job { takes, ..job }).collect()
 }
 
-/// Requests at these times.
 pub(super) fn of_rank(rank: impl Into<Rank>, times: impl Iterator<Item = u64>) -> Vec<Job> {
     let rank = rank.into();
     let job = |at| Job {
@@ -115,7 +108,6 @@ pub(super) fn of_share(name: &str, weight: u32) -> Rank {
     }
 }
 
-/// Processes with these round trips.
 pub(super) fn processes<const N: usize>(round_trips: [u64; N]) -> Vec<Process> {
     let process = |round_trip| Process {
         round_trip,
@@ -316,7 +308,6 @@ impl Outcome {
         inside.count() as f64 / self.between(from, until).count() as f64
     }
 
-    /// The part of a share in all departures between two seconds.
     pub(super) fn part_of(&self, name: &str, from: f64, until: f64) -> f64 {
         let is_of = |it: &Rank| it.share.as_ref().is_some_and(|it| it.name() == name);
         self.part(from, until, is_of)

@@ -34,13 +34,9 @@ pub(super) enum Step {
     Join(usize),
     /// The task of a request runs.
     Poll(usize),
-    /// The request is cancelled.
     Cancel(usize),
-    /// The request does not use its permit.
     Forfeit(usize),
-    /// A request in progress ends.
     Finish(usize),
-    /// A process sends a call.
     Send(usize),
     /// A call of a process reaches the store, by its index among those in flight.
     Execute(usize, usize),
@@ -60,7 +56,6 @@ pub(super) enum Step {
     Stop(usize),
     Pause(usize),
     Resume(usize),
-    /// The store loses its state.
     LoseState,
 }
 
@@ -594,7 +589,6 @@ impl World {
     }
 }
 
-/// The outcome of a call is unknown.
 fn lost() -> StoreError {
     StoreError::new("lost").outcome_unknown()
 }

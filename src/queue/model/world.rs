@@ -40,7 +40,6 @@ pub(super) const CRASHED: usize = 4;
 pub(super) const STOPPED: usize = 5;
 pub(super) const PAUSED: usize = 6;
 pub(super) const LOST_STATE: usize = 7;
-/// The store refuses a call.
 pub(super) const REFUSED: usize = 8;
 /// A process learns that the store is out, and then that it is back.
 pub(super) const OUT: usize = 9;
@@ -85,7 +84,6 @@ pub(super) struct Setup {
     pub(super) fault: &'static str,
 }
 
-/// A claim about every state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Claim {
     /// Never more requests depart in a window than the quota allows.
@@ -120,7 +118,6 @@ pub(super) struct World {
     pub(super) processes: [Process; 2],
     pub(super) requests: Vec<Request>,
     pub(super) left: May,
-    /// When requests departed.
     pub(super) departed: Vec<u64>,
     /// Grants of the store that are not used yet, by process.
     pub(super) granted: Vec<(usize, u64)>,
@@ -288,7 +285,6 @@ impl Setup {
         State::new(&[Counter::new(&quota)])
     }
 
-    /// The counters of the quota.
     pub(super) fn counters(&self) -> CounterSet {
         let units: &[&str] = match self.has_places {
             true => &[CONCURRENT],
@@ -364,7 +360,6 @@ impl World {
         working.map(|nth| setup.cost(nth)).sum()
     }
 
-    /// The requests of a process.
     fn requests_of(&self, setup: &Setup, process: usize) -> impl Iterator<Item = &Request> {
         let requests = self.requests.iter().zip(&setup.requests);
         requests.filter_map(move |(it, (owner, _))| (*owner == process).then_some(it))
@@ -447,7 +442,6 @@ pub(super) fn horizon(mode: Mode) -> u64 {
     if mode == Mode::Wait { HORIZON } else { 0 }
 }
 
-/// A call that asks in this way.
 pub(super) fn take(mode: Mode) -> Take {
     Take {
         guard: GUARD,

@@ -29,7 +29,6 @@ pub(crate) struct Departures {
     events: HashMap<usize, Vec<(Duration, u64)>>,
     /// When each process departed last, for each hot key.
     latest: HashMap<(usize, usize), Duration>,
-    /// How many departed, by process.
     counts: BTreeMap<usize, u64>,
 }
 

@@ -45,7 +45,6 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a process may take until nothing is left of requests that have ended.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// The report of a process at rest.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Rest {
     pub(crate) queues: usize,
@@ -154,7 +153,6 @@ impl Caller {
         }
     }
 
-    /// Asks for keys at random, in all ways that there are.
     pub(crate) async fn ask_at_random(mut self) {
         while self.load.goes_on() {
             let key = self.key();

@@ -19,7 +19,6 @@ use crate::table;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The state of a run, and its figures.
 pub(crate) struct Phases {
     faults: Vec<&'static str>,
     pub(crate) setup: Setup,

@@ -124,7 +124,6 @@ impl Connection<'_> {
         is_dead(&self.state.network.borrow(), self.number)
     }
 
-    /// Writes the queued bytes when they are due.
     async fn write(
         &self,
         mut chunks: UnboundedReceiver<Chunk>,

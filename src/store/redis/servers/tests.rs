@@ -45,7 +45,6 @@ async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
     Ok(answers.into_iter().next().unwrap())
 }
 
-/// Repeats the call while it fails.
 async fn get_until_up(servers: &Servers) -> CommandAnswer {
     until_ok(async || get(servers).await).await
 }
@@ -57,7 +56,6 @@ fn refusal(answered: &CommandAnswer) -> StoreError {
     }
 }
 
-/// A server behind a proxy.
 fn proxied() -> (RedisServer, Proxy, Servers) {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.port());

@@ -57,7 +57,6 @@ struct History {
     lua: Lua,
     policies: Vec<Policy>,
     policy: usize,
-    /// An earlier value.
     saved: Option<Option<Vec<u8>>>,
     /// The mark of a server: since when it has known of every call, and its number.
     mark: Option<(u64, u64)>,
