@@ -2,7 +2,7 @@
 
 use proptest::prelude::ProptestConfig;
 
-use super::{Counter, State, Tally};
+use super::{Counter, Settlement, State, Tally};
 use crate::Quota;
 
 mod changes;
@@ -36,6 +36,15 @@ fn assert_round_trip(state: &State) {
 
 fn counter(quota: &str) -> Counter {
     Counter::new(&quota.parse::<Quota>().unwrap())
+}
+
+/// A correction of the cost of a departure, by the time that was recorded for it.
+fn settlement(recorded: u64, difference: i64) -> Settlement {
+    Settlement {
+        recorded,
+        unit: 0,
+        difference,
+    }
 }
 
 /// A configuration with this number of cases. `PROPTEST_CASES`, by default 256, scales it.

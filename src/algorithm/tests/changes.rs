@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, Settlement, State,
-    Strict, Take, Units, number_units,
+    Announcement, Costs, Counter, Demand, Known, LANE_BITS, Mode, Origin, State, Strict, Take,
+    Units, number_units,
 };
 use super::histories::quota;
 use super::{MILLI, SECOND, START, counter, judge};
@@ -118,8 +118,24 @@ proptest! {
         second in quota(),
         steps in prop::collection::vec((any::<bool>(), 1usize..5, 0..40 * MILLI), 1..200),
     ) {
-        let fault = fault_of_either([first, second], steps.into_iter());
-        prop_assert!(fault.is_none(), "{:?}", fault);
+        let quotas = [first, second];
+        let mut departed = [Vec::new(), Vec::new()];
+        let (mut state, mut now) = (State::new(&quotas[..1]), START);
+        for (number, (which, requests, span)) in (1..).zip(steps) {
+            now += span;
+            let which = usize::from(which);
+            state.continue_as(&quotas[which..=which], now);
+            let mut take = call(which as u64, number, 0, requests);
+            (take.mode, take.guard) = (Mode::Wait, 0);
+            let units = state.take(0, &take, now).granted();
+            if units > 0 {
+                departed[which].push((now - START, units));
+            }
+            super::assert_round_trip(&state);
+        }
+        for (quota, times) in quotas.iter().zip(&departed) {
+            prop_assert_eq!(judge::fault(quota, times), None);
+        }
     }
 
     /// As in a rolling deployment that changes windows: each process counts the departures of the other.
@@ -143,30 +159,6 @@ proptest! {
             prop_assert!(units == 0 || within <= limit, "{} in {}", within, 10 * span);
         }
     }
-}
-
-/// How the departures of one of two processes, each with a quota of its own, break that quota, if they do. A step is the
-/// process that calls, the number of its requests, and the time since the step before.
-fn fault_of_either(
-    quotas: [Counter; 2],
-    steps: impl Iterator<Item = (bool, usize, u64)>,
-) -> Option<String> {
-    let mut departed = [Vec::new(), Vec::new()];
-    let (mut state, mut now) = (State::new(&quotas[..1]), START);
-    for (number, (which, requests, span)) in (1..).zip(steps) {
-        now += span;
-        let which = usize::from(which);
-        state.continue_as(&quotas[which..=which], now);
-        let mut take = call(which as u64, number, 0, requests);
-        (take.mode, take.guard) = (Mode::Wait, 0);
-        let units = state.take(0, &take, now).granted();
-        if units > 0 {
-            departed[which].push((now - START, units));
-        }
-        super::assert_round_trip(&state);
-    }
-    let mut each = quotas.iter().zip(&departed);
-    each.find_map(|(quota, times)| judge::fault(quota, times))
 }
 
 #[test]
@@ -226,11 +218,8 @@ fn a_charge_for_an_earlier_departure_counts_in_another_bucket() {
         assert_eq!(departs(&mut state, &one, &take, now) as usize, requests);
     }
     let mut take = call(2, 2, 0, 0);
-    take.corrections.settlements.push(Settlement {
-        recorded: START + 5 * MILLI,
-        unit: 0,
-        difference: 10,
-    });
+    let settlement = super::settlement(START + 5 * MILLI, 10);
+    take.corrections.settlements.push(settlement);
     departs(&mut state, &other, &take, now);
     assert_eq!(departs(&mut state, &one, &call(1, 20, 0, 2), now), 0);
 }

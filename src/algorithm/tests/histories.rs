@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Ahead, Announcement, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others,
-    Settlement, State, Take, Tally, Times, Units,
+    Ahead, Announcement, Command, Corrections, Costs, Counter, Demand, Flow, Mode, Others, State,
+    Take, Tally, Times, Units,
 };
 use super::{MILLI, SECOND, START};
-use super::{assert_round_trip, counter, judge};
+use super::{assert_round_trip, counter, judge, settlement};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -136,11 +136,6 @@ impl World {
         }
     }
 
-    fn largest_cost(&self) -> u32 {
-        let costs = self.quotas.iter().map(|quota| quota.size.units);
-        costs.min().unwrap_or(1)
-    }
-
     pub(super) fn step(&mut self, step: &Step) {
         match step {
             Step::Wait(span) => self.now += span,
@@ -150,11 +145,7 @@ impl World {
                 let later: Vec<_> = (0..self.departures.len()).filter(is_later).collect();
                 if let Some(&index) = later.get(which % later.len().max(1)) {
                     let it = self.departures.swap_remove(index);
-                    let settlement = Settlement {
-                        unit: 0,
-                        recorded: it.recorded,
-                        difference: -i64::from(it.cost),
-                    };
+                    let settlement = settlement(it.recorded, -i64::from(it.cost));
                     self.state.correct(&settlement);
                 }
             }
@@ -191,7 +182,8 @@ impl World {
 
     fn take(&mut self, call: &Call) {
         let (now, process) = (self.now, call.process as usize);
-        let most = self.largest_cost();
+        let most = self.quotas.iter().map(|quota| quota.size.units);
+        let most = most.min().unwrap_or(1);
         let costs: Vec<_> = call.costs.iter().map(|&cost| cost.min(most)).collect();
         self.numbers[process] += 1;
         let step = call.age / costs.len().max(1) as u64;

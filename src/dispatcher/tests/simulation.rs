@@ -4,7 +4,7 @@ use super::*;
 use crate::acquire::Acquire;
 use crate::charge::Charge;
 use crate::permit::Permit;
-use crate::priority::{Priority, Share};
+use crate::priority::Share;
 use crate::quota::{Algorithm, CONCURRENT, REQUESTS};
 use crate::test_util::history::History;
 use support::progress::at_once;
@@ -211,7 +211,12 @@ impl Scenario {
         let ends = async { timeout(900 * SECOND, self.run_all()).await };
         let out = runtime(true).block_on(ends);
         let out = out.expect("no request waits for ever");
-        self.parts.quotas.iter().for_each(|it| out.assert_safe(*it));
+        for quota in &self.parts.quotas {
+            let done = out.done.iter();
+            let events = done.map(|it| (it.from, it.job.used(quota).into()));
+            let fault = events.collect::<History>().fault(quota);
+            assert_eq!(fault, None, "{quota}: {:?}", out.done);
+        }
         out
     }
 
@@ -268,15 +273,6 @@ impl Scenario {
 }
 
 impl Outcome {
-    /// Asserts the bound of a quota.
-    #[track_caller]
-    fn assert_safe(&self, quota: Quota) {
-        let done = self.done.iter();
-        let events = done.map(|it| (it.from, it.job.used(&quota).into()));
-        let fault = events.collect::<History>().fault(&quota);
-        assert_eq!(fault, None, "{quota}: {:?}", self.done);
-    }
-
     pub(super) fn aborted(&self) -> usize {
         self.done.iter().filter(|it| it.is_aborted).count()
     }
@@ -311,15 +307,6 @@ impl Outcome {
     pub(super) fn part_of(&self, name: &str, from: f64, until: f64) -> f64 {
         let is_of = |it: &Rank| it.share.as_ref().is_some_and(|it| it.name() == name);
         self.part(from, until, is_of)
-    }
-
-    /// The wait that so many percent of the requests of a high priority do not exceed.
-    pub(super) fn high_wait(&self, percent: usize) -> Duration {
-        let is_high = |it: &&Done| it.job.rank.priority == Priority::High;
-        let high = self.done.iter().filter(is_high);
-        let mut waits: Vec<_> = high.map(|it| it.from - it.arrival).collect();
-        waits.sort();
-        waits[(waits.len() * percent).div_ceil(100) - 1]
     }
 
     /// The share of requests that overtake one that arrived more than 250 ms, and a tenth of its wait, earlier.

@@ -337,7 +337,10 @@ impl World {
         let claims = [
             (Claim::NeverMore, self.is_never_more(setup)),
             (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
-            (Claim::EveryRequestEnds, self.has_ended(setup)),
+            (
+                Claim::EveryRequestEnds,
+                self.tick < END || self.is_quiet(setup),
+            ),
             (Claim::NothingLeaks, self.leaks_nothing(setup)),
             (Claim::FewCalls, self.makes_few_calls(setup)),
         ];
@@ -396,10 +399,6 @@ impl World {
         let most = setup.requests.len().max(3) + 1;
         let mut processes = self.processes.iter();
         processes.all(|it| usize::from(it.calls_in_tick) <= most)
-    }
-
-    fn has_ended(&self, setup: &Setup) -> bool {
-        self.tick < END || self.is_quiet(setup)
     }
 
     /// Whether a process without requests has a call due or in flight, if the store has its demand.
