@@ -187,4 +187,14 @@ fn the_schema_and_the_reader_agree_as_far_as_a_schema_goes() {
     check(&valid, include_str!("schema_valid.txt"), true, true);
     check(&invalid, include_str!("schema_invalid.txt"), false, false);
     check(&beyond, include_str!("schema_beyond.txt"), true, false);
+    // An exempt rule has a name and conditions, and no other field.
+    let every: Value = ::toml::from_str(TOML).expect("toml");
+    let all = every["rules"][0].as_object().expect("a rule").iter();
+    let others = ["name", "host", "method", "path", "header"];
+    let limits = all.filter(|(field, _)| !others.contains(&field.as_str()));
+    let exempt = limits.map(|(field, value)| {
+        let rule = json!({ "exempt": true, field: value });
+        json!({ "rules": [rule, { "exempt": true }] })
+    });
+    check(&exempt.collect::<Vec<_>>(), "", false, false);
 }
