@@ -1,6 +1,8 @@
 //! Clients of upstreams on this machine.
 
-use http::Method;
+use std::convert::Infallible;
+
+use http::{Method, Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt as _, service_fn};
@@ -46,6 +48,11 @@ where
 
 pub(crate) async fn get(sender: &Sender, url: String) -> Result<reqwest::Response, BoxError> {
     sender.clone().oneshot((Method::GET, url)).await
+}
+
+/// A service that has nothing to say.
+pub(crate) async fn served<T>(_: Request<T>) -> Result<Response<String>, Infallible> {
+    Ok(Response::default())
 }
 
 /// Whatever proxy the environment names.

@@ -1,6 +1,6 @@
 //! A pause holds in all processes, and ends in all. `redis_deployments` has pauses on real servers.
 
-use crate::limiter::{departures, history, queue};
+use crate::limiter::{departures, queue};
 use crate::prelude::*;
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +39,6 @@ fn two(quota: Quota) -> [Limiter; 2] {
 async fn a_process_stops_at_once_others_within_the_horizon_and_requests_keep_their_places() {
     for millis in (0..3_000).step_by(41) {
         let [one, other] = two(Quota::per_second(20));
-        let start = Instant::now();
         let queue = queue(&one, 100).await;
         sleep(millis * MS).await;
         let until = Instant::now() + 10 * SECOND;
@@ -52,7 +51,8 @@ async fn a_process_stops_at_once_others_within_the_horizon_and_requests_keep_the
         let late = departures.iter().filter(|&&at| at > stopped && at < until);
         assert_eq!(late.count(), 0, "after {millis} ms");
         assert!(departures.is_sorted());
-        history(&departures, start).assert_at_most(20, SECOND);
+        let history: History = departures.iter().copied().collect();
+        history.assert_at_most(20, SECOND);
         let next = departures.iter().find(|&&at| at >= until);
         let next = *next.expect("some wait");
         assert!(next < until + MS * 20, "after {millis} ms");

@@ -15,6 +15,7 @@ use tower_throttle::rules::{KeyPart, Rule, Rules};
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, Lost, Outage, ThrottleLayer};
 
+use crate::client::served;
 use crate::limiter::{self, GUARD};
 use crate::prelude::*;
 
@@ -24,10 +25,6 @@ fn per_second(limit: u32) -> Limiter {
 
 fn inbound(limiter: &Limiter) -> InboundLayer<Key> {
     ThrottleLayer::new(limiter.clone()).inbound(key::constant("all"), FailureMode::Closed)
-}
-
-async fn served<T>(_: Request<T>) -> Result<Response<String>, Infallible> {
-    Ok(Response::new(String::new()))
 }
 
 /// How many more may depart, once what is given back has come to the store.

@@ -2,7 +2,6 @@
 
 use std::future::{Ready, ready};
 
-use http::response::Builder;
 use http::{Request, Response};
 use tower::retry::{Policy, RetryLayer};
 use tower::util::BoxCloneSyncService;
@@ -32,33 +31,15 @@ fn throttled(limiter: &Limiter, service: Boxed) -> Boxed {
     within(ThrottleLayer::new(limiter.clone()), service)
 }
 
-fn to(host: &str) -> Request<String> {
-    let request = Request::get(format!("http://{host}/"));
-    request.body(String::new()).expect("a valid request")
-}
-
-/// Answers each request as the function says by its number.
-fn upstream(arrivals: &Arrivals, answer: fn(usize) -> Builder) -> Boxed {
+/// Answers the first three requests with this status, and the others with 200.
+fn upstream(arrivals: &Arrivals, first: u16) -> Boxed {
     let arrivals = arrivals.clone();
     BoxCloneSyncService::new(service_fn(move |_| {
-        let answer = answer(arrivals.note()).body(());
+        let status = if arrivals.note() < 3 { first } else { 200 };
+        let answer = Response::builder().status(status);
+        let answer = answer.header("location", "/next").body(());
         ready(Ok(answer.expect("a valid answer")))
     }))
-}
-
-fn well(_: usize) -> Builder {
-    Response::builder()
-}
-
-fn fails_three_times(number: usize) -> Builder {
-    Response::builder().status(if number < 3 { 500 } else { 200 })
-}
-
-fn redirects_three_times(number: usize) -> Builder {
-    match number {
-        0..3 => Response::builder().status(307).header("location", "/next"),
-        _ => Response::builder(),
-    }
 }
 
 /// Tries again at once, as long as the answer is a failure of the server.
@@ -83,28 +64,24 @@ impl Policy<Request<String>, Response<()>, BoxError> for AtOnce {
 }
 
 async fn answer(service: Boxed) -> Result<Response<()>, BoxError> {
-    service.oneshot(to(KEY)).await
+    let request = Request::get(format!("http://{KEY}/")).body(String::new());
+    service.oneshot(request.expect("a valid request")).await
 }
 
 /// Inside, they are too many.
 #[tokio::test(start_paused = true)]
 async fn outside_a_retry_or_redirects_takes_a_permit_for_each_attempt_and_inside_all_share_one() {
     type Way = fn(Boxed) -> Boxed;
-    type Answers = fn(usize) -> Builder;
     let retries: Way = |it| within(RetryLayer::new(AtOnce), it);
     let follows: Way = |it| within(FollowRedirectLayer::new(), it);
-    let rows: [(Way, Answers); 2] = [
-        (retries, fails_three_times),
-        (follows, redirects_three_times),
-    ];
-    for (way, answers) in rows {
+    for (way, first) in [(retries, 500), (follows, 307)] {
         let (arrivals, limiter) = limited(2);
-        let service = way(throttled(&limiter, upstream(&arrivals, answers)));
+        let service = way(throttled(&limiter, upstream(&arrivals, first)));
         assert_eq!(answer(service).await.expect("an answer").status(), 200);
         arrivals.assert_each_took_a_permit();
 
         let (arrivals, limiter) = limited(2);
-        let service = throttled(&limiter, way(upstream(&arrivals, answers)));
+        let service = throttled(&limiter, way(upstream(&arrivals, first)));
         assert_eq!(answer(service).await.expect("an answer").status(), 200);
         arrivals.assert_shared_a_permit(&limiter).await;
     }
@@ -117,7 +94,7 @@ async fn of_two_throttles_only_the_inner_one_is_exact() {
     let window = 10 * SECOND;
     let outer = build(per_second(2));
     let inner = build(Limiter::builder().quota(Quota::new(10, window)));
-    let service = throttled(&inner, upstream(&arrivals, well));
+    let service = throttled(&inner, upstream(&arrivals, 200));
     let service = throttled(&outer, service);
     inner.acquire(KEY).cost(10).await.expect("a permit");
     join_all((0..20).map(|_| answer(service.clone()))).await;

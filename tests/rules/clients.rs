@@ -9,7 +9,7 @@ use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::inbound::Refused;
 use tower_throttle::{Error, FailureMode, ThrottleLayer, key};
 
-use crate::client::ADAPTERS;
+use crate::client::{ADAPTERS, served};
 use crate::prelude::*;
 use crate::rules::{get, limiter, per_hour, rules};
 
@@ -38,10 +38,6 @@ fn refused_by(error: &Error) -> String {
     let start = format!("`{name}`: rate limited");
     assert!(error.to_string().starts_with(&start), "{error}");
     name
-}
-
-async fn answer(_: Request<()>) -> Result<Response<()>, Infallible> {
-    Ok(Response::new(()))
 }
 
 #[tokio::test]
@@ -102,7 +98,7 @@ async fn a_cost_in_a_unit_that_its_rule_does_not_count_is_ignored() {
 #[tokio::test]
 async fn a_request_without_a_key_is_refused_by_its_rule() {
     let tenants = per_hour("tenants", 1).key(KeyPart::Header("x-tenant".into()));
-    let service = ThrottleLayer::new(limiter([tenants])).layer(service_fn(answer));
+    let service = ThrottleLayer::new(limiter([tenants])).layer(service_fn(served::<()>));
     let error = service.oneshot(get("/")).await.unwrap_err();
     let problem = "`tenants`: the request has no key: the request has no x-tenant header";
     assert_eq!(error.to_string(), problem);
@@ -168,9 +164,7 @@ async fn a_server_answers_each_request_by_its_rule() {
     let key = (limiter.by_rules(), key::constant("client"));
     let service = ThrottleLayer::new(limiter)
         .inbound(key, FailureMode::Closed)
-        .layer(service_fn(|_: Request<()>| async move {
-            Ok::<_, Infallible>(Response::new(String::new()))
-        }));
+        .layer(service_fn(served::<()>));
     // Each report costs two. An exempt request is answered as if there were no layer.
     for (method, path, status, policy) in [
         ("POST", "/reports", 200, Some("\"reports\"")),

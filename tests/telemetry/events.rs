@@ -1,7 +1,5 @@
 //! Each event is emitted once for what happened, however many requests it concerns, and counted.
 
-use std::convert::Infallible;
-
 use futures_util::FutureExt as _;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
@@ -13,6 +11,7 @@ use super::figures::Figures;
 use super::metered::far;
 use super::seen::{Fields, Seen};
 use super::stores::Sharded;
+use crate::client::served;
 use crate::prelude::*;
 
 /// The fields of the only event with this message.
@@ -198,10 +197,8 @@ pub(super) async fn unknown_units(seen: &Seen) {
     let limiter = build(under(&["10/s unit=tokens default_cost=5"]).name("ten"));
     let layer = ThrottleLayer::new(limiter)
         .key(key::constant("a"))
-        .settle(|_: &http::Response<()>| Some(Cost::from(("token", 1))));
-    let service = layer.layer(service_fn(|_: http::Request<()>| async move {
-        Ok::<_, Infallible>(http::Response::new(()))
-    }));
+        .settle(|_: &http::Response<String>| Some(Cost::from(("token", 1))));
+    let service = layer.layer(service_fn(served::<()>));
     let response = service.oneshot(http::Request::new(())).await;
     response.expect("a response");
     let fields = once(seen, "a cost was not corrected");
@@ -212,9 +209,7 @@ pub(super) async fn unknown_units(seen: &Seen) {
 pub(super) async fn no_addresses(seen: &Seen) {
     let limiter = build(per_second(10));
     let layer = ThrottleLayer::new(limiter).inbound(key::client_ip(), FailureMode::Open);
-    let service = layer.layer(service_fn(|_: http::Request<()>| async move {
-        Ok::<_, Infallible>(http::Response::new(String::new()))
-    }));
+    let service = layer.layer(service_fn(served::<()>));
     for _ in 0..2 {
         let response = service.clone().oneshot(http::Request::new(())).await;
         assert_eq!(response.expect("a response").status(), 500);
@@ -275,36 +270,24 @@ async fn a_subscriber_may_call_the_limiter() {
 /// No event contains it.
 const PASSWORD: &str = "hunter2hunter2";
 
-async fn limiter_of(server: &RedisServer) -> LimiterBuilder {
-    let url = format!("redis://throttle:{PASSWORD}@127.0.0.1:{}/", server.port());
-    let store = RedisStore::connect(&url).await.expect("a connection");
-    // Only a server that is gone is out.
-    under(&["10/200ms"]).store(store.timeout(SECOND * 20))
-}
-
-fn assert_discreet(seen: &Seen, server: &RedisServer) {
-    let text = format!("{:?} {:?}", seen.events(), seen.spans());
-    assert!(!text.contains(PASSWORD), "{text}");
-    assert!(!text.contains("redis://"), "{text}");
-    // Digits alone may be those of some time.
-    assert!(!text.contains(&format!(":{}", server.port())), "{text}");
-}
-
 pub(super) async fn restart(seen: &Seen) {
     let password = format!(">{PASSWORD}");
     let user = ["--user", "throttle", "on", &password, "~*", "&*", "+@all"];
     let mut server = RedisServer::start_with(&user);
-    let limiter_of = build(limiter_of(&server).await);
-    limiter_of.acquire("a").await.expect("a permit");
+    let url = format!("redis://throttle:{PASSWORD}@127.0.0.1:{}/", server.port());
+    let store = RedisStore::connect(&url).await.expect("a connection");
+    // Only a server that is gone is out.
+    let limiter = build(under(&["10/200ms"]).store(store.timeout(SECOND * 20)));
+    limiter.acquire("a").await.expect("a permit");
     seen.until("nudges arrive", 1).await;
-    limiter_of.acquire("a").await.expect("a permit");
+    limiter.acquire("a").await.expect("a permit");
     // A busy machine may miss grants.
     let events = seen.events().into_iter();
     let loud = events.filter(|it| it.level < Level::DEBUG);
     assert_eq!(loud.count(), 1, "{:?}", seen.messages());
     server.kill9();
     seen.until("nudges no longer arrive", 1).await;
-    let waiting = tokio::spawn(limiter_of.acquire("a").max_wait(Duration::from_secs(60)));
+    let waiting = tokio::spawn(limiter.acquire("a").max_wait(Duration::from_secs(60)));
     seen.until("the store is out", 1).await;
     let event = seen.told("the store is out").remove(0);
     assert!(event.fields.has("cause"), "{event:?}");
@@ -323,7 +306,11 @@ pub(super) async fn restart(seen: &Seen) {
         let told = seen.told(message);
         assert!((1..=3).contains(&told.len()), "{message}: {told:?}");
     }
-    assert_discreet(seen, &server);
+    let text = format!("{:?} {:?}", seen.events(), seen.spans());
+    assert!(!text.contains(PASSWORD), "{text}");
+    assert!(!text.contains("redis://"), "{text}");
+    // Digits alone may be those of some time.
+    assert!(!text.contains(&format!(":{}", server.port())), "{text}");
 }
 
 pub(super) async fn loss(seen: &Seen) {
@@ -336,8 +323,8 @@ pub(super) async fn loss(seen: &Seen) {
         limiters.push(build(builder));
     }
     let ask = async || {
-        for limiter_of in &limiters {
-            limiter_of.acquire("a").await.expect("a permit");
+        for limiter in &limiters {
+            limiter.acquire("a").await.expect("a permit");
         }
     };
     // The server is new, so the key is in quarantine at first.
@@ -349,7 +336,7 @@ pub(super) async fn loss(seen: &Seen) {
     for key in keys {
         server.command::<()>(&["DEL", &key]);
     }
-    let asked = limiters.iter().map(|limiter_of| limiter_of.acquire("a"));
+    let asked = limiters.iter().map(|limiter| limiter.acquire("a"));
     for permit in join_all(asked).await {
         permit.expect("a permit");
     }
