@@ -171,6 +171,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn limiter(quota: Quota) -> Limiter {
+        Limiter::builder().quota(quota).build().unwrap()
+    }
+
     async fn delay(limiter: &Limiter) -> Duration {
         limiter.peek("a").await.unwrap().delay()
     }
@@ -181,8 +185,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_response_extends_a_newer_pause_only_if_it_states_a_longer_one() {
-        let limiter = Limiter::builder().quota(Quota::per_second(9)).build();
-        let limiter = limiter.unwrap();
+        let limiter = limiter(Quota::per_second(9));
         let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
         tokio::time::advance(SECOND).await;
         apply(&quick, &Advice::pause(SECOND * 3));
@@ -199,8 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn places_that_others_use_at_the_upstream_are_left_to_them_for_a_second() {
-        let limiter = Limiter::builder().quota(Quota::concurrent(9)).build();
-        let limiter = limiter.unwrap();
+        let limiter = limiter(Quota::concurrent(9));
         let advice = |left| Advice::remaining_of(CONCURRENT, left, SECOND);
         let left = async || limiter.peek("a").await.unwrap().remaining();
         let [one, two, three] = [0; 3].map(|_| depart(&limiter));
@@ -220,8 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_does_not_hide_what_the_same_response_allows() {
-        let limiter = Limiter::builder().quota(Quota::per_minute(9)).build();
-        let limiter = limiter.unwrap();
+        let limiter = limiter(Quota::per_minute(9));
         let permit = depart(&limiter).await;
         assert!(apply(&permit, &Advice::remaining(8, SECOND * 30)).is_none());
         tokio::time::advance(SECOND).await;
@@ -246,8 +247,7 @@ mod tests {
             (Advice::remaining(0, SECOND * 5 / 2), SECOND * 5 / 2),
             (Advice::pause(SECOND * 2), SECOND * 2),
         ] {
-            let limiter = Limiter::builder().quota(Quota::per_second(1)).build();
-            let limiter = limiter.unwrap();
+            let limiter = limiter(Quota::per_second(1));
             apply(&depart(&limiter).await, &advice);
             assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
         }
@@ -272,8 +272,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_nothing_remains_turns_that_were_granted_before_are_held_back() {
-        let limiter = Limiter::builder().quota(Quota::per_second(50)).build();
-        let limiter = limiter.unwrap();
+        let limiter = limiter(Quota::per_second(50));
         let first = depart(&limiter).await;
         let all: Vec<_> = (0..200)
             .map(|_| tokio::spawn(limiter.acquire("a")))

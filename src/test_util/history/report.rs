@@ -49,16 +49,13 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    fn panic_of(history: &History, n: u64, window: Duration) -> String {
-        let panic = std::panic::catch_unwind(|| history.assert_at_most(n, window)).unwrap_err();
-        panic.downcast_ref::<String>().unwrap().clone()
-    }
-
     #[test]
     fn an_excess_is_reported_with_its_interval_and_the_times_around_it() {
         let events = [(0, 1), (900, 1), (1_000, 2), (1_100, 1), (1_900, 1)];
         let history = events.map(|(at, weight)| (MS(at), weight));
-        let text = panic_of(&history.into_iter().collect(), 2, MS(1_000));
+        let history: History = history.into_iter().collect();
+        let panic = std::panic::catch_unwind(|| history.assert_at_most(2, MS(1_000)));
+        let text = support::errors::panic_text(panic.unwrap_err());
         let (headline, times) = text.split_once('\n').unwrap();
         let expected = "4 in [900ms, 1.9s), where any 1s may hold at most 2 ";
         assert!(headline.starts_with(expected), "{text}");

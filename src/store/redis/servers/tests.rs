@@ -7,7 +7,7 @@ use redis::{Pipeline, Value};
 use tokio::runtime::{self, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{CommandAnswer, Servers, exclusive, refused};
+use super::{CommandAnswer, Servers, exclusive};
 use crate::store::StoreError;
 use crate::store::redis::servers;
 
@@ -47,13 +47,6 @@ async fn get(servers: &Servers) -> Result<CommandAnswer, StoreError> {
 
 async fn get_until_up(servers: &Servers) -> CommandAnswer {
     until_ok(async || get(servers).await).await
-}
-
-fn refusal(answered: &CommandAnswer) -> StoreError {
-    match &answered.value {
-        Value::ServerError(error) => refused(error),
-        other => panic!("{other:?}"),
-    }
 }
 
 fn proxied() -> (RedisServer, Proxy, Servers) {
@@ -223,7 +216,7 @@ async fn a_server_that_became_a_replica_is_connected_to_again() {
     old.command::<()>(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
     proxy.lead_to(new.port());
     let answers = run(&servers, &[&["SET", "key", "1"]]).await.unwrap();
-    let error = refusal(&answers[0]);
+    let error = answers[0].refusal().unwrap();
     assert!(
         error.is_outage() && !error.is_outcome_unknown(),
         "{error:?}"
