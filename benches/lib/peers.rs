@@ -80,25 +80,20 @@ impl Peer {
             Scheme::Hash(script) => (script, vec![window, (window / 10).max(1), limit.into()]),
             Scheme::Gcra(script) => (script, vec![between, between * u64::from(limit - 1)]),
             Scheme::Throttled(limiter) => {
-                let rate = of_throttled(self.rate)?;
+                // That crate takes a rate per second, minute or hour, and a separate burst.
+                let whole = |rate: f64| NonZeroU32::new(rate as u32).context("the rate is zero");
+                let per_second = f64::from(limit) / self.rate.window().as_secs_f64();
+                let rate = match per_second >= 1.0 {
+                    true => throttled::Quota::per_second(whole(per_second)?),
+                    false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
+                };
+                let rate = rate.with_burst(whole(limit.into())?);
                 return Ok(limiter.check(key, rate).await?.is_allowed());
             }
         };
         let granted: u8 = script.send(script.call(key).arg(&arguments)).await?;
         Ok(granted == 1)
     }
-}
-
-/// That crate takes a rate per second, minute or hour, and a separate burst.
-fn of_throttled(rate: Quota) -> anyhow::Result<throttled::Quota> {
-    let whole = |rate: f64| NonZeroU32::new(rate as u32).context("the rate is zero");
-    let limit = f64::from(rate.limit());
-    let per_second = limit / rate.window().as_secs_f64();
-    let quota = match per_second >= 1.0 {
-        true => throttled::Quota::per_second(whole(per_second)?),
-        false => throttled::Quota::per_hour(whole(per_second * 3_600.0)?),
-    };
-    Ok(quota.with_burst(whole(limit)?))
 }
 
 /// A limiter of that crate, whose keys have no shared state.

@@ -15,7 +15,7 @@ use support::redis_server::RedisServer;
 use tokio::time::Instant;
 use tower_throttle::test_util::history::History;
 use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::{Meter, Output, Table, Traffic, count, figure, measure, ratio, text};
+use tower_throttle_benches::{Meter, Output, Table, count, figure, measure, ratio, text};
 
 const PROCESSES: [u32; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.
@@ -44,31 +44,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
     let cases = PROCESSES.map(|count| ALGORITHMS.map(|it| (count, it)));
     for &(processes, (name, algorithm)) in cases.as_flattened() {
         eprintln!("{processes} processes, {name}");
-        let figures = run_processes(processes, algorithm, output).await?;
-        let (rate, calls) = (figures.rate, figures.traffic.calls);
-        let per_second = |count: f64| count / figures.time.as_secs_f64();
-        let per_call = figures.traffic.per(calls);
-        let cores = per_second(figures.traffic.cpu_micros / 1e6);
-        table.row([
-            count(processes),
-            text(name),
-            figure(per_second(calls)),
-            ratio(per_second(calls) / rate),
-            figure(per_call.script_micros),
-            figure(per_call.cpu_micros),
-            ratio(cores),
-            figure(rate),
-            format!("{:.4}", figures.granted),
-            count(figures.most),
-        ]);
-        let claim = |what: &str| format!("{processes} processes, {name}, {what}");
-        output.at_most(claim("most in any second"), figures.most, figures.bound);
-        if processes == PROCESSES[1] {
-            let calls = per_second(calls);
-            output.at_most(claim("store calls per second"), calls, 600.0);
-            output.at_most(claim("redis cores"), cores, 0.5);
-            output.at_least(claim("granted of the allowed rate"), figures.granted, 0.97);
-        }
+        run_processes(processes, name, algorithm, output, &mut table).await?;
     }
     println!("{table}");
     Ok(())
@@ -82,22 +58,13 @@ fn rate(departures: &[Instant]) -> f64 {
     others as f64 * f64::from(LIMIT) / spans.as_secs_f64().max(1e-9)
 }
 
-struct Figures {
-    time: Duration,
-    rate: f64,
-    traffic: Traffic,
-    /// The part of N / (W + guard) that departed.
-    granted: f64,
-    /// The most departures in any window, from the first one on.
-    most: f64,
-    bound: f64,
-}
-
 async fn run_processes(
     processes: u32,
+    name: &str,
     algorithm: Algorithm,
-    output: &Output,
-) -> anyhow::Result<Figures> {
+    output: &mut Output,
+    table: &mut Table,
+) -> anyhow::Result<()> {
     let server = RedisServer::start();
     let mut meter = Meter::new(&server).await?;
     let quota = Quota::new(LIMIT, WINDOW).algorithm(algorithm);
@@ -143,12 +110,30 @@ async fn run_processes(
         Algorithm::Gcra { burst } => (WINDOW, LIMIT + burst - 1), // Its tolerance covers the guard.
         _ => (WINDOW + guard, LIMIT),
     };
-    Ok(Figures {
-        time,
-        rate,
-        traffic,
-        granted: rate * allowed.as_secs_f64() / f64::from(LIMIT),
-        most: history.most_in_any(WINDOW) as f64,
-        bound: bound.into(),
-    })
+    // The part of N / (W + guard) that departed.
+    let granted = rate * allowed.as_secs_f64() / f64::from(LIMIT);
+    let most = history.most_in_any(WINDOW) as f64;
+    let per_second = |count: f64| count / time.as_secs_f64();
+    let (calls, per_call) = (per_second(traffic.calls), traffic.per(traffic.calls));
+    let cores = per_second(traffic.cpu_micros / 1e6);
+    table.row([
+        count(processes),
+        text(name),
+        figure(calls),
+        ratio(calls / rate),
+        figure(per_call.script_micros),
+        figure(per_call.cpu_micros),
+        ratio(cores),
+        figure(rate),
+        format!("{granted:.4}"),
+        count(most),
+    ]);
+    let claim = |what: &str| format!("{processes} processes, {name}, {what}");
+    output.at_most(claim("most in any second"), most, bound.into());
+    if processes == PROCESSES[1] {
+        output.at_most(claim("store calls per second"), calls, 600.0);
+        output.at_most(claim("redis cores"), cores, 0.5);
+        output.at_least(claim("granted of the allowed rate"), granted, 0.97);
+    }
+    Ok(())
 }

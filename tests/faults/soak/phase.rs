@@ -136,6 +136,7 @@ impl Phases {
         let medians: Vec<_> = self.memory.values().filter_map(|it| medians(it)).collect();
         println!("bytes of processes in the second quarter and in the last: {medians:?}");
         assert!(took < LONG || medians.len() >= PROCESSES - 1);
+        let grows = |[early, late]: [u64; 2]| late > early + early / 10 + SLACK;
         assert!(!medians.into_iter().any(grows));
     }
 
@@ -166,19 +167,15 @@ impl Phases {
             let number = process.number;
             let is_at_rest = rest.is_at_rest() && !rest.is_out;
             assert!(is_at_rest, "process {number} is not at rest: {rest:?}");
-            self.wait_for(number, tally.of(Count::Departed));
+            // Requests may not have arrived yet.
+            let (departed, deadline) = (tally.of(Count::Departed), Instant::now() + TIME_LIMIT);
+            while self.departures.count(number) < departed && Instant::now() < deadline {
+                self.collect(MS * 5);
+            }
             tally.assert_accounts(number, self.departures.count(number));
         }
         assert_eq!(self.departures.judge(self.set), [""; 0]);
         assert_all_expire(&self.setup.servers[0]);
-    }
-
-    /// Requests may not have arrived yet.
-    fn wait_for(&mut self, number: usize, departed: u64) {
-        let deadline = Instant::now() + TIME_LIMIT;
-        while self.departures.count(number) < departed && Instant::now() < deadline {
-            self.collect(MS * 5);
-        }
     }
 }
 
@@ -212,10 +209,6 @@ fn medians(samples: &[u64]) -> Option<[u64; 2]> {
         samples[quarter / 2]
     };
     (samples.len() >= LEAST).then(|| [1, 3].map(median))
-}
-
-fn grows([early, late]: [u64; 2]) -> bool {
-    late > early + early / 10 + SLACK
 }
 
 /// The resident memory of a process on Linux, in bytes.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tower_throttle::store::RedisStore;
-
 use crate::fault::{Fault, Lasts};
 use crate::setup::Setup;
 use support::proxy::Proxy;
@@ -35,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
     .until_departed(1),
     Fault::new("replies cut off", |it| cut_replies(it, b"EVALSHA")).lasts(NO_TIME),
     Fault {
-        store: without_scripts,
+        store: |store| store.scripting(false).expect("a sender to connect"),
         ..Fault::new("replies cut off, without scripts", |it| {
             cut_replies(it, b"EXEC")
         })
@@ -87,8 +85,4 @@ pub(super) fn cut_replies(setup: &mut Setup, command: &[u8]) {
             proxies.all(|(it, cut)| it.cut_replies() > cut + before)
         });
     }
-}
-
-fn without_scripts(store: RedisStore) -> RedisStore {
-    store.scripting(false).expect("a sender to connect")
 }
