@@ -141,9 +141,9 @@ async fn decisions(server: &RedisServer, output: &mut Output) -> anyhow::Result<
             let key = Key::new(format!("decisions:{limit}:{place}"));
             let keys = Arc::new(vec![(key, Some(departures.clone()))]);
             let time = output.time(quota.window());
-            let done = all[place].decide(&keys, MANY, time).await?;
-            decisions.push(place, done.decisions);
-            permits.push(place, done.permits);
+            let (load, granted) = all[place].decide(&keys, MANY, time).await?;
+            decisions.push(place, load.per_second());
+            permits.push(place, granted);
         }
         departures.check(&quota)?;
         for (place, contestant) in all.iter().enumerate() {

@@ -33,7 +33,6 @@ const RATE: Quota = Quota::per_second(100_000);
 struct Call {
     name: String,
     kind: Kind,
-    is_bound: bool,
 }
 
 enum Kind {
@@ -106,7 +105,7 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
             figure(cpu.median(place)),
             figure(bytes.median(place)),
         ]);
-        if call.is_bound {
+        if call.name.starts_with("tower-throttle, sliding log") {
             let claim = format!("one caller, p50 of {} to a GCRA script", call.name);
             output.at_most(claim, to_gcra, MOST_TO_SCRIPT);
         }
@@ -122,7 +121,6 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
     let call = |name: &str, kind| Call {
         name: name.to_owned(),
         kind,
-        is_bound: false,
     };
     let empty = Script::load(connection.clone(), "return 1").await?;
     let command = |command| Kind::Command(connection.clone(), command);
@@ -167,11 +165,7 @@ async fn calls(connection: &MultiplexedConnection) -> anyhow::Result<Vec<Call>> 
             quota,
             tokens,
         };
-        all.push(Call {
-            name: format!("tower-throttle, {name}"),
-            kind: Kind::Ours(ours),
-            is_bound: name.starts_with("sliding log"),
-        });
+        all.push(call(&format!("tower-throttle, {name}"), Kind::Ours(ours)));
     }
     Ok(all)
 }

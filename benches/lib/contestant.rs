@@ -8,7 +8,7 @@ use tower_throttle::key::Key;
 use tower_throttle::{Decision, Limiter, LimiterBuilder, Quota};
 
 use crate::departures::Departures;
-use crate::load::load;
+use crate::load::{Load, load};
 use crate::peers::Peer;
 use crate::redis::store;
 use support::redis_server::RedisServer;
@@ -21,12 +21,6 @@ pub enum Contestant {
 
 /// A key, and the departures through this crate if they are recorded.
 pub type Recorded = (Key, Option<Departures>);
-
-pub struct Decisions {
-    pub decisions: f64,
-    pub permits: f64,
-    pub count: f64,
-}
 
 impl Contestant {
     /// A limiter of this crate first, then all peers, in a fixed order.
@@ -49,13 +43,13 @@ impl Contestant {
         }
     }
 
-    /// Runs callers that ask for random keys, again and again without waiting.
+    /// Runs callers that ask for random keys, again and again without waiting. Returns their load, and the permits per second.
     pub async fn decide(
         &self,
         keys: &Arc<Vec<Recorded>>,
         callers: usize,
         time: Duration,
-    ) -> anyhow::Result<Decisions> {
+    ) -> anyhow::Result<(Load, f64)> {
         let granted = Arc::new(AtomicU64::new(0));
         let shared = Arc::new((self.clone(), keys.clone(), granted.clone()));
         let ask = move || {
@@ -73,11 +67,8 @@ impl Contestant {
         };
         let load = load(callers, time, ask).await?;
         let permits = granted.load(Ordering::Relaxed) as f64;
-        Ok(Decisions {
-            decisions: load.per_second(),
-            permits: permits / load.time.as_secs_f64(),
-            count: load.calls,
-        })
+        let per_second = permits / load.time.as_secs_f64();
+        Ok((load, per_second))
     }
 
     async fn ask(&self, (key, departures): &Recorded) -> anyhow::Result<bool> {

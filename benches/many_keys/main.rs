@@ -40,15 +40,14 @@ async fn run(output: &mut Output) -> anyhow::Result<()> {
         // A limiter keeps nothing about the users of an earlier round.
         let users = Arc::new((0..USERS).map(|user| recorded(round, user)).collect());
         let mark = meter.mark().await?;
-        let done = all[place]
-            .decide(&users, CALLERS, output.time(TIME))
-            .await?;
-        let traffic = meter.since(&mark).await?.per(done.count);
+        let time = output.time(TIME);
+        let (load, granted) = all[place].decide(&users, CALLERS, time).await?;
+        let traffic = meter.since(&mark).await?.per(load.calls);
         for departures in users.iter().filter_map(|(_, it)| it.as_ref()) {
             departures.check(&RATE)?;
         }
-        rate.push(place, done.decisions);
-        permits.push(place, done.permits);
+        rate.push(place, load.per_second());
+        permits.push(place, granted);
         calls.push(place, traffic.calls);
         script.push(place, traffic.script_micros);
         bytes.push(place, traffic.bytes);
