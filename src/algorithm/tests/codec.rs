@@ -72,10 +72,7 @@ proptest! {
         damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
     ) {
-        let mut world = World::new(&quotas);
-        for step in &steps {
-            world.step(step);
-        }
+        let world = World::after(&quotas, &steps);
         let mut value = world.state.encode();
         for (index, byte) in &damages {
             // Most damage behind the magic and the version.

@@ -123,8 +123,9 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl World {
-    pub(super) fn new(quotas: &[Counter]) -> Self {
-        Self {
+    /// After these steps.
+    pub(super) fn after(quotas: &[Counter], steps: &[Step]) -> Self {
+        let mut this = Self {
             state: State::new(quotas),
             // The clock's windows begin at no special time of a history.
             now: START + 7_777,
@@ -133,10 +134,14 @@ impl World {
             lost: [0; 5],
             departures: Vec::new(),
             has_lost: false,
+        };
+        for step in steps {
+            this.step(step);
         }
+        this
     }
 
-    pub(super) fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Step) {
         match step {
             Step::Wait(span) => self.now += span,
             Step::Take(call) => self.take(call),
@@ -328,20 +333,13 @@ proptest! {
 
     #[test]
     fn no_history_breaks_a_promise(quotas in quotas(), steps in steps()) {
-        let mut world = World::new(&quotas);
-        for step in &steps {
-            world.step(step);
-        }
-        let fault = world.fault();
+        let fault = World::after(&quotas, &steps).fault();
         prop_assert!(fault.is_none(), "{:?}", fault);
     }
 
     #[test]
     fn an_estimate_is_never_late(quotas in quotas(), steps in steps(), ahead in 1u64..60, lateness in 0..30 * MILLI, limit in 1u32..12) {
-        let mut world = World::new(&quotas);
-        for step in &steps {
-            world.step(step);
-        }
+        let mut world = World::after(&quotas, &steps);
         if let [Counter { size, tally: Tally::Window(_), .. }] = &mut world.state.counters[..] {
             size.units = limit;
         }

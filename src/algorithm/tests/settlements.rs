@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Command, Costs, Counter, Demand, Mode, State, Take, Tally};
+use super::super::{Command, Costs, Demand, Mode, State, Take, Tally};
 use super::{MILLI, SECOND, START, config, counter, judge, settlement};
 
 #[derive(Debug, Clone)]
@@ -26,16 +26,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..6_usize, 0..=90_u32).prop_map(|(nth, cost)| Step::Settle(nth, cost)),
     ];
     prop::collection::vec(step, 1..80)
-}
-
-/// The units that a window of the quota holds at a time, of all that were recorded.
-fn used(quota: &Counter, departed: &[Departed], now: u64) -> u64 {
-    let counts = departed.iter().filter(|it| match quota.tally {
-        Tally::Window(_) => it.recorded + SECOND > now,
-        Tally::Fixed(_) => it.recorded - it.recorded % SECOND + SECOND > now,
-        Tally::Gcra(_) | Tally::Concurrent(_) => false,
-    });
-    counts.map(|it| it.cost).sum()
 }
 
 proptest! {
@@ -77,7 +67,12 @@ proptest! {
                     state.take(0, &settled, now);
                 }
             }
-            let used = used(&quota, &departed, now);
+            let counts = departed.iter().filter(|it| match quota.tally {
+                Tally::Window(_) => it.recorded + SECOND > now,
+                Tally::Fixed(_) => it.recorded - it.recorded % SECOND + SECOND > now,
+                Tally::Gcra(_) | Tally::Concurrent(_) => false,
+            });
+            let used: u64 = counts.map(|it| it.cost).sum();
             let cost = take.demand.units().total();
             let taken = state.take(0, &take, now);
             let departs = take.mode == Mode::Try && used + cost <= 100;

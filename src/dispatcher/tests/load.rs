@@ -32,7 +32,6 @@ fn check(begun: Duration, polls: &AtomicU64) {
     );
 }
 
-/// So many requests wait; returns how many departed.
 async fn wait_all(handle: &Arc<Handle>, bound: Option<Duration>) -> usize {
     let (begun, polls) = (processor_time(), Arc::<AtomicU64>::default());
     let mut tasks = Vec::new();

@@ -50,7 +50,6 @@ pub(super) enum Step {
     Refuse(usize, bool),
     /// A process finds that the store is out.
     Out(usize),
-    /// A process finds that the store is back.
     Back(usize),
     Crash(usize),
     Stop(usize),
@@ -85,7 +84,6 @@ fn micros(at: Instant) -> u64 {
 }
 
 impl World {
-    /// Whether a process is able to do something.
     fn runs(&self, process: usize) -> bool {
         let it = &self.processes[process];
         !it.has_crashed && it.stopped_until <= self.tick

@@ -36,7 +36,6 @@ pub(super) const LATE: usize = 2;
 /// A call or a reply is lost, or comes late.
 pub(super) const LOST: usize = 3;
 pub(super) const CRASHED: usize = 4;
-/// A process is stopped for some ticks.
 pub(super) const STOPPED: usize = 5;
 pub(super) const PAUSED: usize = 6;
 pub(super) const LOST_STATE: usize = 7;
@@ -334,6 +333,9 @@ impl World {
 
     /// Sets which claim is broken, if any.
     pub(super) fn check(&mut self, setup: &Setup) {
+        let most = setup.requests.len().max(3) + 1;
+        let mut processes = self.processes.iter();
+        let makes_few_calls = processes.all(|it| usize::from(it.calls_in_tick) <= most);
         let claims = [
             (Claim::NeverMore, self.is_never_more(setup)),
             (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
@@ -342,7 +344,7 @@ impl World {
                 self.tick < END || self.is_quiet(setup),
             ),
             (Claim::NothingLeaks, self.leaks_nothing(setup)),
-            (Claim::FewCalls, self.makes_few_calls(setup)),
+            (Claim::FewCalls, makes_few_calls),
         ];
         let broken = claims.into_iter().find(|(_, holds)| !holds);
         self.broken = self.broken.or(broken.map(|(claim, _)| claim));
@@ -393,12 +395,6 @@ impl World {
             let has_no_call = process.calls.iter().all(|call| call.is_late);
             process.has_crashed || (!self.is_waiting(setup, p) && is_idle && has_no_call)
         })
-    }
-
-    fn makes_few_calls(&self, setup: &Setup) -> bool {
-        let most = setup.requests.len().max(3) + 1;
-        let mut processes = self.processes.iter();
-        processes.all(|it| usize::from(it.calls_in_tick) <= most)
     }
 
     /// Whether a process without requests has a call due or in flight, if the store has its demand.

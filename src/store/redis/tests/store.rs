@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -22,22 +22,16 @@ fn store(server: &RedisServer) -> RedisStore {
     store.timeout(Duration::from_secs(10))
 }
 
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap().as_micros() as u64
-}
-
-fn set(connection: &mut redis::Connection, name: &str, value: &[u8]) {
-    let mut set = redis::cmd("SET");
-    set.arg(name).arg(value).exec(connection).unwrap();
+fn call(key: impl Into<Key>, quota: &str) -> Call {
+    let take = Operation::Take(Take::one(Mode::Try, 1));
+    Call::new(&key.into(), &policy(quota), &take)
 }
 
 #[tokio::test]
 async fn keys_of_several_slots_are_served_if_the_store_does_not_know_of_slots() {
     let server = support::cluster::start_one().await;
     let store = store(&server);
-    let (policy, take) = (policy("1/m"), Operation::Take(Take::one(Mode::Try, 1)));
-    let calls = (0..20).map(|nth| Call::new(&Key::new(format!("key-{nth}")), &policy, &take));
+    let calls = (0..20).map(|nth| call(format!("key-{nth}"), "1/m"));
     for answer in store.call(calls.collect()).await.unwrap().answers {
         assert_eq!(answer.unwrap().grants.len(), 1);
     }
@@ -85,14 +79,12 @@ fn failing(server: &RedisServer, fault: Fault) -> RedisStore {
 #[tokio::test]
 async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_fail() {
     let server = RedisServer::start();
-    let take = Operation::Take(Take::one(Mode::Try, 1));
-    let call = |quota| Call::new(&Key::new(quota), &policy(quota), &take);
     let out = |nth, _| (nth == 2).then(|| Err(StoreError::new("redis cannot be reached")));
     let store = failing(&server, Box::new(out));
-    store.call(vec![call("1/m")]).await.unwrap();
+    store.call(vec![call("a", "1/m")]).await.unwrap();
     // The server has to be sent this script again, and gets the other one for the first time.
     server.command::<()>(&["SCRIPT", "FLUSH"]);
-    let calls = vec![call("2/m"), call("2/m gcra burst=2")];
+    let calls = vec![call("b", "2/m"), call("c", "2/m gcra burst=2")];
     let answers = store.call(calls).await.unwrap().answers;
     assert!(answers[0].as_ref().unwrap_err().is_outage());
     assert_eq!(answers[1].as_ref().unwrap().grants.len(), 1);
@@ -102,9 +94,7 @@ async fn a_call_keeps_its_answer_if_others_of_its_batch_have_to_be_repeated_and_
 #[tokio::test]
 async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
     let server = RedisServer::start();
-    let take = Operation::Take(Take::one(Mode::Try, 1));
-    let call = |quota| Call::new(&Key::new("a"), &policy(quota), &take);
-    let other = store(&server).call(vec![call("9/m gcra burst=2")]);
+    let other = store(&server).call(vec![call("a", "9/m gcra burst=2")]);
     other.await.unwrap();
     // A script finds the value of another algorithm, which is then read and written. Another process changes it at first.
     // The script is tried again, and then the value is read and written.
@@ -118,13 +108,13 @@ async fn a_change_without_an_answer_in_time_is_a_conflict_of_unknown_outcome() {
             _ => None,
         };
         let store = failing(&server, Box::new(fault)).timeout(Duration::from_millis(500));
-        let error = store.call(vec![call("9/m")]).await.unwrap_err();
+        let error = store.call(vec![call("a", "9/m")]).await.unwrap_err();
         assert!(error.is_conflict() && error.is_outcome_unknown(), "{late}");
     }
     // The server is not out if other calls of this process take too long.
     let store = store(&server).timeout(Duration::from_millis(100));
     let _turns = join_all(store.turns.iter().map(|turn| turn.lock())).await;
-    let error = store.call(vec![call("9/m")]).await.unwrap_err();
+    let error = store.call(vec![call("a", "9/m")]).await.unwrap_err();
     assert!(error.is_conflict() && !error.is_outcome_unknown());
 }
 
@@ -207,9 +197,7 @@ async fn a_user_without_the_right_to_transactions_writes_nothing() {
     let url = server.user(&["~*", "+@all", "-multi"]);
     let store = RedisStore::connect(&url).await.unwrap();
     let store = store.scripting(false).unwrap();
-    let (policy, take) = (policy("1/m"), Operation::Take(Take::one(Mode::Try, 1)));
-    let call = Call::new(&Key::new("a"), &policy, &take);
-    let answered = store.call(vec![call]).await.unwrap();
+    let answered = store.call(vec![call("a", "1/m")]).await.unwrap();
     let error = answered.answers[0].as_ref().unwrap_err();
     assert!(!error.is_outage() && !error.is_outcome_unknown());
     assert!(!server.command::<bool>(&["EXISTS", "throttle:{a}"]));
@@ -232,7 +220,8 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         // The sixth waits, and all behind it are like it.
         let mut state = State::new(policy.counters());
         for process in 1..=6 {
-            state.take(0, &waits(process), now());
+            let now = support::child::now().as_micros() as u64;
+            state.take(0, &waits(process), now);
         }
         for process in 7..=processes {
             let mut last = state.announced[5].clone();
@@ -242,7 +231,9 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
         let value = state.encode();
         let mut connection = server.client().get_connection().unwrap();
         for nth in 0..keys {
-            set(&mut connection, &format!("throttle:{{key-{nth}}}"), &value);
+            let mut set = redis::cmd("SET");
+            let set = set.arg(format!("throttle:{{key-{nth}}}")).arg(&value);
+            set.exec(&mut connection).unwrap();
         }
         let calls = || CommandStats::of(&server).script_calls();
         let before = calls();

@@ -77,12 +77,8 @@ async fn fake(listener: TcpListener, holders: [u16; 2], answer: &'static str, de
 
 #[tokio::test]
 async fn the_map_of_a_server_that_has_lost_the_others_does_not_count() {
-    let bind = || TcpListener::bind("127.0.0.1:0");
-    let (lost, other, new) = (
-        bind().await.unwrap(),
-        bind().await.unwrap(),
-        bind().await.unwrap(),
-    );
+    let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let [lost, other, new] = [bind().await, bind().await, bind().await];
     let [old_port, other_port, new_port] =
         [&lost, &other, &new].map(|it| it.local_addr().unwrap().port());
     let seeds = [old_port, other_port].map(|port| format!("redis://127.0.0.1:{port}/"));
