@@ -8,15 +8,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::store::Store;
 use tower_throttle::tower::BoxError;
 use tower_throttle::{ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key};
 
 use crate::prelude::*;
-
-fn limiter(quota: Quota, store: impl Store) -> Limiter {
-    build(Limiter::builder().quota(quota).store(store))
-}
 
 type Sender = (Priority, &'static str);
 type Throttled = BoxCloneService<Request<Sender>, Response<HeldBody<String>>, BoxError>;
@@ -44,7 +39,7 @@ fn recorder(
 /// One request per second, on a store that the dispatcher asks.
 fn layer() -> ThrottleLayer {
     let store = FailingStore::new(MemoryStore::new());
-    ThrottleLayer::new(limiter(Quota::per_second(1), store))
+    ThrottleLayer::new(build(per_second(1).store(store)))
 }
 
 fn by_rule(rule: Rule, departed: UnboundedSender<Sender>) -> Throttled {
@@ -131,7 +126,7 @@ async fn rules_set_the_priority_and_the_reserve() {
 
 #[tokio::test(start_paused = true)]
 async fn weights_and_reserves_that_cannot_hold_are_refused() {
-    let limiter = limiter(Quota::per_second(1), MemoryStore::new());
+    let limiter = build(per_second(1));
     for weight in [0, 65_536] {
         let errors = [
             limiter.acquire("a").share("b", weight).await.err(),
@@ -161,7 +156,7 @@ async fn weights_and_reserves_that_cannot_hold_are_refused() {
 /// A server refuses requests of lower levels and of shares that use more than their part first.
 #[tokio::test(start_paused = true)]
 async fn a_server_refuses_first_what_would_wait_longest() {
-    let layer = ThrottleLayer::new(limiter(Quota::per_second(10), MemoryStore::new()));
+    let layer = ThrottleLayer::new(build(per_second(10)));
     let layer = layer.inbound(key::constant("a"), FailureMode::Closed);
     let layer = layer.max_wait(SECOND * 21 / 10);
     let (departed, _departures) = unbounded_channel();

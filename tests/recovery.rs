@@ -32,7 +32,6 @@ async fn after_quarantine(limiter: &Limiter) {
 
 const CALLERS: usize = 8;
 
-/// Callers of one key, through several limiters.
 #[derive(Debug)]
 struct Load {
     callers: JoinSet<()>,

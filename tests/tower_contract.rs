@@ -26,7 +26,6 @@ use crate::prelude::*;
 
 type Mock = mock::Mock<Request<()>, Response<()>>;
 type Handle = mock::Handle<Request<()>, Response<()>>;
-type Answer = Result<Response<()>, BoxError>;
 
 fn layer(builder: LimiterBuilder) -> ThrottleLayer {
     ThrottleLayer::new(builder.build().expect("a valid policy"))
@@ -55,7 +54,7 @@ async fn a_service_that_panics_in_its_call_has_sent_the_request() {
 }
 
 /// Lets all tasks do what they can do at this moment.
-async fn settle() {
+pub(crate) async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
@@ -75,7 +74,7 @@ async fn answer(handle: &mut Handle) -> String {
 }
 
 /// Sends a request from a task of its own. It has its place in the queue once this returns.
-async fn start<S, B>(service: &S, path: &str) -> JoinHandle<Answer>
+async fn start<S, B>(service: &S, path: &str) -> JoinHandle<Result<Response<()>, BoxError>>
 where
     S: Service<Request<()>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
     S::Future: Send,

@@ -17,8 +17,7 @@ use tower_throttle::key::KeyExtractor;
 use tower_throttle::tower::inbound::{InboundLayer, Refused};
 use tower_throttle::{Departure, FailureMode, ThrottleLayer, key};
 
-use crate::axum_inbound::server::Client;
-use crate::axum_inbound::server::{build, by_client, limiter};
+use crate::axum_inbound::server::{Client, by_client, limiter};
 use crate::prelude::*;
 
 const FIELDS: [&str; 6] = [

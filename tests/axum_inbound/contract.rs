@@ -18,6 +18,7 @@ use tower_throttle::{Departure, FailureMode, Lost, Outage, ThrottleLayer};
 use crate::client::served;
 use crate::limiter::{self, GUARD};
 use crate::prelude::*;
+use crate::tower_contract::settle;
 
 fn per_second(limit: u32) -> Limiter {
     build(limiter::per_second(limit))
@@ -29,9 +30,7 @@ fn inbound(limiter: &Limiter) -> InboundLayer<Key> {
 
 /// How many more may depart, once what is given back has come to the store.
 async fn remaining(limiter: &Limiter) -> u32 {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     limiter.peek("all").await.expect("an answer").remaining()
 }
 

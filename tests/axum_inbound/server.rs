@@ -15,8 +15,6 @@ use tower_throttle::{FailureMode, ThrottleLayer};
 
 use crate::prelude::*;
 
-pub(crate) use support::spend::build;
-
 /// Serves until the runtime of the test ends. Returns the address.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

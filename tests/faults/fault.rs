@@ -14,10 +14,8 @@ use crate::setup::Setup;
 pub(crate) struct Fault {
     /// Its name in the table and in the documentation.
     pub(crate) name: &'static str,
-    /// Servers, and proxies before them.
     pub(crate) setup: fn() -> Setup,
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,
-    /// The store of each process, once it is connected.
     pub(crate) store: fn(RedisStore) -> RedisStore,
     pub(crate) limiter: fn(LimiterBuilder) -> LimiterBuilder,
     /// Lets it go wrong, and sees to it that it did.

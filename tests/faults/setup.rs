@@ -152,7 +152,6 @@ impl Setup {
         running.map(|it| it.number).collect()
     }
 
-    /// Starts a load in each process, with a script.
     pub(crate) fn start_load(&mut self, load: &'static str, script: &str) {
         self.load = load;
         script.clone_into(&mut self.script);

@@ -8,7 +8,6 @@ use crate::prelude::*;
 /// Only a defect takes longer.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Checks all promises on stores that `connect` makes, with scripts and without.
 pub(crate) async fn keeps_all(connect: impl AsyncFn() -> RedisStore) {
     join_all([true, false].map(async |scripting| {
         let connect = async || {

@@ -58,7 +58,6 @@ fn an_explanation_tells_what_holds_for_the_request() {
     assert!(others.to_string().ends_with("rules[2]: exempt"));
 }
 
-/// A rule of the random tables.
 fn any_rule() -> impl Strategy<Value = Rule> {
     let hosts = [
         "a.x", "b.x", "x", "*.x", "*.a.x", "a.x:81", "*.x:81", "[::1]",

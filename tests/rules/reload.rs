@@ -15,6 +15,10 @@ fn per_second(limit: u32) -> Rule {
         .guard(GUARD)
 }
 
+fn on(store: &FailingStore, all: impl IntoIterator<Item = Rule>) -> Limiter {
+    build(Limiter::builder().store(store.clone()).rules(rules(all)))
+}
+
 fn reload(limiter: &Limiter, all: impl IntoIterator<Item = Rule>) {
     limiter.reload(rules(all)).expect("a limiter with rules");
 }
@@ -113,8 +117,7 @@ async fn departures_by_a_share_count_after_outages_were_denied_and_the_rule_was_
     let denied = || per_hour("all", 4);
     let store = FailingStore::new(MemoryStore::new());
     store.fail_with(Fault::Unreachable);
-    let builder = Limiter::builder().store(store).rules(rules([denied()]));
-    let limiter = build(builder);
+    let limiter = on(&store, [denied()]);
     assert_eq!(granted(&limiter).await, 0);
     for departs in [4, 0, 0] {
         reload(&limiter, [denied().outage(Outage::Local { share: 1.0 })]);
@@ -144,9 +147,10 @@ async fn another_buffer_holds_in_a_queue_that_never_empties() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_and_its_end_are_known_to_all_rules() {
     let store = FailingStore::new(MemoryStore::new());
-    let table = rules([per_hour("one", 2).path("/a"), per_hour("other", 1)]);
-    let builder = Limiter::builder().store(store.clone()).rules(table);
-    let limiter = build(builder);
+    let limiter = on(
+        &store,
+        [per_hour("one", 2).path("/a"), per_hour("other", 1)],
+    );
     let [one, other] = ["one", "other"].map(|name| limiter.rule(name).expect("a rule"));
     one.acquire("a").await.expect("a permit");
     store.fail_with(Fault::Unreachable);
@@ -170,8 +174,7 @@ async fn an_outage_and_its_end_are_known_to_all_rules() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_known_beside_an_exemption_and_not_probed_once_no_rule_limits() {
     let store = FailingStore::new(MemoryStore::new());
-    let table = rules([per_hour("all", 1).path("/a"), Rule::exempt()]);
-    let limiter = build(Limiter::builder().store(store.clone()).rules(table));
+    let limiter = on(&store, [per_hour("all", 1).path("/a"), Rule::exempt()]);
     let rule = limiter.rule("all").expect("a rule");
     store.fail_with(Fault::Unreachable);
     rule.try_acquire("a").await.expect_err("an outage");
@@ -187,9 +190,8 @@ async fn an_outage_is_known_beside_an_exemption_and_not_probed_once_no_rule_limi
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
     let store = FailingStore::new(MemoryStore::new());
-    let table = |outage| rules([per_hour("all", 4).outage(outage)]);
-    let builder = Limiter::builder().store(store.clone());
-    let limiter = build(builder.rules(table(Outage::Deny)));
+    let table = |outage| [per_hour("all", 4).outage(outage)];
+    let limiter = on(&store, table(Outage::Deny));
     store.fail_with(Fault::Unreachable);
     let wait = |_| tokio::spawn(limiter.acquire("a"));
     let waiting: Vec<_> = (0..4).map(wait).collect();
@@ -200,14 +202,14 @@ async fn requests_that_wait_in_an_outage_follow_the_reloaded_policy() {
         (Outage::Deny, 2),
         (Outage::Allow, 4),
     ] {
-        limiter.reload(table(outage)).expect("rules");
+        reload(&limiter, table(outage));
         sleep(SECOND).await;
         let count = waiting.iter().filter(|it| it.is_finished()).count();
         assert_eq!(count, departed, "{outage:?}");
     }
     let permit = limiter.acquire("a").await.expect("a permit");
     assert!(!permit.is_counted());
-    limiter.reload(table(Outage::Deny)).expect("rules");
+    reload(&limiter, table(Outage::Deny));
     let waiting = tokio::spawn(limiter.acquire("a"));
     store.recover();
     let permit = bounded(waiting).await;
@@ -220,11 +222,8 @@ async fn a_set_clock_that_one_rule_reads_quarantines_the_keys_of_all() {
         let clock = ManualClock::running();
         let store = FailingStore::new(MemoryStore::with_clock(clock.clone()));
         let strict = |name| per_hour(name, 1).recovery(Recovery::Strict);
-        let limiters = [(); 2].map(|()| {
-            let table = rules([strict("one").path("/a"), strict("other")]);
-            let builder = Limiter::builder().store(store.clone()).rules(table);
-            builder.build().expect("a limiter")
-        });
+        let table = || [strict("one").path("/a"), strict("other")];
+        let limiters = [(); 2].map(|()| on(&store, table()));
         let is_granted = async |process: usize, name, key| {
             let rule = limiters[process].rule(name).expect("a rule");
             let decision = rule.try_acquire(key).await;

@@ -6,16 +6,9 @@ use crate::prelude::*;
 
 mod urls;
 
-/// Two quotas that hold jointly.
-pub(crate) fn quotas() -> LimiterBuilder {
-    under(&["5/h", "7/h"])
-}
-
 fn shown(it: &dyn Debug) -> String {
     format!("{it:?} {it:#?}")
 }
-
-const CHANNEL: &str = "throttle:nudges";
 
 /// Nudges are only hints: a flood of them, true or not, lets no request depart early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +24,10 @@ async fn false_nudges_and_other_messages_change_nothing() {
         let long = "x".repeat(100_000);
         let odd = [&b"a"[..], b"", &[0xff, 0, 0x80], &[0xff; 20], b"a\r\nPING"];
         for message in odd.into_iter().chain([long.as_bytes()]).cycle() {
-            let publish = redis::cmd("PUBLISH").arg(CHANNEL).arg(message).clone();
+            let publish = redis::cmd("PUBLISH")
+                .arg("throttle:nudges")
+                .arg(message)
+                .clone();
             let count = publish.query_async::<u64>(&mut connection).await;
             received += count.expect("an answer");
         }
@@ -69,6 +65,10 @@ async fn a_name_or_prefix_is_refused_unless_it_is_visible_ascii_without_braces()
         ("\u{e9}", false),
     ] {
         assert_eq!(store.clone().prefix(text).is_ok(), is_fine, "{text:?}");
-        assert_eq!(quotas().name(text).build().is_ok(), is_fine, "{text:?}");
+        assert_eq!(
+            under(&["5/h"]).name(text).build().is_ok(),
+            is_fine,
+            "{text:?}"
+        );
     }
 }

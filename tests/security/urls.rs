@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use crate::prelude::*;
-use crate::security::{quotas, shown};
+use crate::security::shown;
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use support::errors::{assert_readable, everything, until_ok};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -54,7 +54,7 @@ async fn what_was_made_of_a_url_does_not_tell_it() {
         let without_scripts = store.clone().scripting(false).expect("its own connections");
         says += &shown(&without_scripts);
         for store in [store, without_scripts] {
-            let builder = quotas().store(store);
+            let builder = under(&["5/h", "7/h"]).store(store);
             says += &shown(&builder);
             let limiter = build(builder);
             // A task of the store may have tried to connect while the user was gone.

@@ -18,7 +18,6 @@ fn limiter() -> Limiter {
     super::limiter(60 * SECOND, 10, 100, MemoryStore::new())
 }
 
-/// The cost that a response states.
 fn stated(headers: &http::HeaderMap) -> Option<Cost> {
     let tokens = headers.get("x-tokens")?.to_str().ok()?.parse().ok()?;
     Some(Cost::from(("tokens", tokens)))

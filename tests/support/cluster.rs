@@ -67,7 +67,6 @@ impl Cluster {
         store.expect("a connection").timeout(PATIENCE)
     }
 
-    /// The server that holds this name.
     pub fn primary_of(&self, name: &str) -> usize {
         self.holder(name).expect("a server that runs")
     }

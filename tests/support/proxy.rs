@@ -49,7 +49,6 @@ struct Network {
     /// Counts cuts: a connection that sees it change is over.
     cuts: usize,
     refuses: bool,
-    /// How many orders there were.
     orders: usize,
     is_over: bool,
 }

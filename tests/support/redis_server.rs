@@ -67,7 +67,6 @@ impl RedisServer {
         self.port
     }
 
-    /// Where it keeps what it keeps.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -77,7 +76,6 @@ impl RedisServer {
         process.expect("the server is not running").id()
     }
 
-    /// A client as a user would make it.
     pub fn client(&self) -> Client {
         Client::open(self.url()).expect("a valid URL")
     }
@@ -157,7 +155,6 @@ impl RedisServer {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts it, or returns why that fails.
     fn launch(&mut self) -> Result<(), String> {
         let binary = &self.binary;
         let log = File::create(self.dir.path().join("log")).expect("a new file in our directory");

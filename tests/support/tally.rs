@@ -23,7 +23,6 @@ pub enum Count {
     Out,
     /// Errors of the store that cannot say so.
     Unknown,
-    /// Errors of any other kind.
     Other,
     /// Requests that got neither a permit nor an error.
     Lost,

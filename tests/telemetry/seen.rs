@@ -98,7 +98,6 @@ impl Seen {
         all.filter(|event| event.message == message).collect()
     }
 
-    /// Waits until there are so many events with this message.
     pub(crate) async fn until(&self, message: &str, count: usize) {
         eventually(message, async || self.told(message).len() >= count).await;
     }
@@ -107,7 +106,6 @@ impl Seen {
         self.events().into_iter().map(|it| it.message).collect()
     }
 
-    /// Calls this at each event.
     pub(crate) fn whenever(&self, asks: impl Fn() + Send + Sync + 'static) {
         self.all().asks = Some(Arc::new(asks));
     }

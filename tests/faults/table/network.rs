@@ -7,9 +7,6 @@ use crate::setup::Setup;
 use support::proxy::Proxy;
 use support::redis_server::wait_until;
 
-/// Each way.
-const SLOW: Duration = Duration::from_millis(200);
-
 pub(super) const NO_TIME: Lasts = Lasts::For(Duration::ZERO);
 
 /// Bytes of a reply that arrive before it is cut, in turn.
@@ -67,7 +64,9 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     Fault {
         store: |store| store.timeout(Duration::from_secs(5)),
-        ..Fault::new("200 ms each way", |setup| setup.each(|it| it.delay(SLOW)))
+        ..Fault::new("200 ms each way", |setup| {
+            setup.each(|it| it.delay(Duration::from_millis(200)))
+        })
     }
     // Requests with grants depart first.
     .until_departed(4)
