@@ -109,11 +109,8 @@ async fn a_released_place_is_announced_to_the_processes_that_wait() {
         };
         let enough = calls() + 3;
         eventually("the other process waits", async || calls() >= enough).await;
-        let mut messages = server
-            .client()
-            .get_async_pubsub()
-            .await
-            .expect("a connection");
+        let messages = server.client().get_async_pubsub().await;
+        let mut messages = messages.expect("a connection");
         messages.psubscribe("*").await.expect("a subscription");
         drop(place);
         let message = bounded(messages.on_message().next()).await;

@@ -69,12 +69,8 @@ async fn quotas_are_taken_together_and_requests_wait_only_for_units_in_which_the
 
         charge.settle("tokens", 30).unwrap();
         let [first, others @ ..] = waiting;
-        let departed = bounded(first)
-            .await
-            .unwrap()
-            .expect("a permit")
-            .into_charge();
-        assert_eq!(departed.cost_of("tokens"), Some(30));
+        let departed = bounded(first).await.unwrap().expect("a permit");
+        assert_eq!(departed.into_charge().cost_of("tokens"), Some(30));
         assert_eq!(left(&limiter).await, (0, Some(40)));
         others.iter().for_each(|it| it.abort());
     })

@@ -48,7 +48,6 @@ impl Peer {
         Ok(all)
     }
 
-    /// The peers that are scripts, on this connection.
     pub async fn scripts(
         connection: &MultiplexedConnection,
         rate: Quota,

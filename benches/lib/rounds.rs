@@ -2,7 +2,7 @@
 //!
 //! Other load on the machine affects all contestants, because ratios compare figures measured within about a second.
 
-/// The figure of each contestant in each round.
+/// The figure of each contestant in each round. Ratios and differences are medians over the rounds.
 pub struct Rounds {
     /// Indexed by contestant, then by round.
     figures: Vec<Vec<f64>>,
@@ -27,12 +27,10 @@ impl Rounds {
         median(self.figures[contestant].clone())
     }
 
-    /// The median over the rounds of the ratio of two contestants.
     pub fn ratio(&self, one: usize, other: usize) -> f64 {
         self.over_rounds([one, other], |[one, other]| one / other)
     }
 
-    /// The median over the rounds of the difference of two contestants.
     pub fn difference(&self, one: usize, other: usize) -> f64 {
         self.over_rounds([one, other], |[one, other]| one - other)
     }

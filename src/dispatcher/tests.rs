@@ -99,7 +99,6 @@ struct Remote {
     jitter: u64,
     fault: Mutex<Fault>,
     calls: AtomicU64,
-    /// The shard that holds all keys.
     shard: AtomicU64,
     network: Option<Network>,
 }

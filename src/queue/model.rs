@@ -30,22 +30,12 @@ impl Queue {
         let departing = departing.map(|(&new, it)| request(new, &it.request, Some(*it.turn)));
         let failed: Vec<_> = self.failed.keys().copied().collect();
         let requests: Vec<_> = waiting.chain(departing).collect();
-        let calls = (
-            &self.calls,
-            self.unsent.lost,
-            self.is_announced,
-            &self.unsent.settlements,
-        );
+        let unsent = (self.unsent.lost, &self.unsent.settlements);
+        let calls = (&self.calls, self.is_announced, unsent);
         let out = self.out.as_ref().map(|(since, _)| *since);
         let times = (self.latest, self.paused_until, out);
-        (
-            requests,
-            failed,
-            calls,
-            self.departing.stall,
-            times,
-            self.places,
-        )
+        let places = (self.departing.stall, self.places);
+        (requests, failed, calls, times, places)
     }
 }
 

@@ -37,10 +37,8 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
         assert_eq!(snapshot.remaining_of("requests"), Some(98));
         assert_eq!(held(&limiter, "a").await, 1);
         assert_eq!(moved.url().as_str(), format!("{}/sized", upstream));
-        assert_eq!(
-            (moved.status().as_u16(), &moved.headers()["x-name"]),
-            (200, &"value".parse().expect("a value"))
-        );
+        assert_eq!(moved.status(), StatusCode::OK);
+        assert_eq!(moved.headers()["x-name"], "value");
         assert_eq!(moved.version(), Version::HTTP_11);
         assert_eq!(moved.content_length(), Some(5));
         assert!(moved.extensions().get::<Departure>().is_some());

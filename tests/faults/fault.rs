@@ -12,7 +12,6 @@ use crate::setup::Setup;
 /// One thing that goes wrong under load, and is put right. Each process finds it in the [table](crate::table) by name.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
-    /// Its name in the table and in the documentation.
     pub(crate) name: &'static str,
     pub(crate) setup: fn() -> Setup,
     pub(crate) connect: fn(String) -> BoxFuture<'static, Result<RedisStore, StoreError>>,

@@ -113,7 +113,7 @@ pub(crate) fn run(places: &'static Places) -> String {
 
     let killed = before.into_iter().filter(|it| !left.contains(it));
     let killed: Vec<_> = killed.map(|it| (it, injected)).collect();
-    let (works, dropped) = works(&setup.arrivals(), &killed, ended);
+    let (works, dropped) = works(&setup.upstream.finish(), &killed, ended);
     let most = most_at_once(&works);
     let begins = works.iter().map(|it| it.0);
     let first = begins.filter(|&it| it >= healed).min().unwrap_or(ended);

@@ -29,7 +29,6 @@ pub(crate) const PLACES: Page = Page {
 
 const END: &str = "<!-- end -->\n";
 
-/// The headline over the descriptions.
 const DESCRIBED: &str = "# What is done\n";
 
 impl Page {

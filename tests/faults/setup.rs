@@ -192,11 +192,6 @@ impl Setup {
             thread.join().expect("no panic in a thread of a fault");
         }
     }
-
-    /// All that arrived, once the load has stopped.
-    pub(crate) fn arrivals(self) -> Vec<Arrival> {
-        self.upstream.finish()
-    }
 }
 
 pub(crate) fn after(arrivals: &[Arrival], time: Duration) -> Vec<Arrival> {

@@ -42,7 +42,7 @@ pub(crate) fn run(fault: &'static Fault) -> String {
     let connections = connections.max().unwrap_or(0);
     let tallies = setup.stop();
     let allowed = (fault.most)(&setup);
-    let arrivals = setup.arrivals();
+    let arrivals = setup.upstream.finish();
 
     assert!(has_recovered, "not all processes depart again");
     for (number, tally) in &tallies {

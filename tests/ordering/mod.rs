@@ -9,7 +9,6 @@ use crate::prelude::*;
 
 const KEY: &str = "api.example.com";
 
-/// Notes when requests arrive.
 #[derive(Debug, Clone, Default)]
 struct Arrivals(Arc<Mutex<Vec<Instant>>>);
 
@@ -26,7 +25,6 @@ impl Arrivals {
         arrivals.iter().copied().collect()
     }
 
-    /// Each of four attempts took a permit, of two per second.
     fn assert_each_took_a_permit(&self) {
         assert_eq!(self.history().len(), 4);
         self.history().assert_at_most(2, SECOND);

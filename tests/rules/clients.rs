@@ -31,7 +31,6 @@ fn table() -> Vec<Rule> {
     ]
 }
 
-/// The rule that refuses a request.
 fn refused_by(error: &Error) -> String {
     assert!(error.is_limited(), "{error}");
     let name = error.policy_name().expect("a name").to_owned();

@@ -61,7 +61,6 @@ impl Cluster {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
-    /// A store that waits long enough for a busy machine.
     pub async fn store(&self) -> RedisStore {
         let store = bounded(RedisStore::connect_cluster(self.urls())).await;
         store.expect("a connection").timeout(PATIENCE)

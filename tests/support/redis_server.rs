@@ -89,7 +89,6 @@ impl RedisServer {
         format!("redis://user:secret@127.0.0.1:{}/", self.port)
     }
 
-    /// A store with connections of its own, which waits long enough for a busy machine.
     pub async fn store(&self) -> RedisStore {
         connect(&self.url()).await
     }

@@ -302,7 +302,6 @@ impl World {
         assert!(at == now || !is_granted(at - 1), "{at} is too late");
     }
 
-    /// Why the departures break the promise of a quota.
     fn fault(&self) -> Option<String> {
         let times = |time: &dyn Fn(&Granted) -> u64| {
             let departures = self.departures.iter();

@@ -21,7 +21,6 @@ fn processor_time() -> Duration {
     nanos.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// Asserts the time on the processor since `begun`, and the polls of all requests.
 #[track_caller]
 fn check(begun: Duration, polls: &AtomicU64) {
     let time = processor_time() - begun;

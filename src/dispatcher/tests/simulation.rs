@@ -177,11 +177,6 @@ impl Job {
 }
 
 impl Process {
-    /// Returns true if its requests do not count as overtaken.
-    pub(super) fn fails(&self) -> bool {
-        self.killed.is_some() || self.stopped.is_some()
-    }
-
     async fn fail(self, store: Arc<Remote>, start: Instant) {
         store.set(Fault::Loses(self.lost_percent));
         let stopped = self.stopped.map(|span| (Fault::Out, span));
@@ -277,7 +272,6 @@ impl Outcome {
         self.done.iter().filter(|it| it.is_aborted).count()
     }
 
-    /// The departures between two seconds.
     fn between(&self, from: f64, until: f64) -> impl Iterator<Item = &Done> {
         let is_inside = move |it: &&Done| (from..until).contains(&it.from.as_secs_f64());
         self.done.iter().filter(is_inside)

@@ -211,13 +211,9 @@ impl Hash for World {
 
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (
-            self.take.number,
-            self.is_late,
-            &self.take.corrections.settlements,
-        )
-            .hash(state);
-        (self.sent, self.take.holding.units).hash(state);
+        let take = &self.take;
+        (take.number, self.is_late, self.sent).hash(state);
+        (&take.corrections.settlements, take.holding.units).hash(state);
     }
 }
 

@@ -105,7 +105,10 @@ impl Process {
             let call = async move { load.call(caller % KEYS, None).await };
             self.callers.spawn_on(call, on);
         }
-        let mut caller = || Caller::new(self.load.clone(), self.random.random());
+        let mut caller = || Caller {
+            load: self.load.clone(),
+            random: StdRng::seed_from_u64(self.random.random()),
+        };
         for _ in 0..RANDOM {
             self.callers.spawn_on(caller().ask_at_random(), on);
         }
@@ -146,13 +149,6 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(load: Arc<Load>, seed: u64) -> Self {
-        Self {
-            load,
-            random: StdRng::seed_from_u64(seed),
-        }
-    }
-
     pub(crate) async fn ask_at_random(mut self) {
         while self.load.goes_on() {
             let key = self.key();

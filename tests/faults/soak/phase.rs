@@ -9,7 +9,6 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use support::child::now;
-use support::redis_server::RedisServer;
 use support::tally::{Count, Tally};
 
 use super::departures::{Departures, SETS};
@@ -28,7 +27,6 @@ pub(crate) struct Phases {
     pub(crate) count: usize,
     /// The memory of each process, by its number.
     memory: BTreeMap<usize, Vec<u64>>,
-    /// When the memory was looked at last.
     sampled: Instant,
 }
 
@@ -175,20 +173,16 @@ impl Phases {
             tally.assert_accounts(number, self.departures.count(number));
         }
         assert_eq!(self.departures.judge(self.set), [""; 0]);
-        assert_all_expire(&self.setup.servers[0]);
+        // In one step, so that no key expires in between.
+        let everlasting = "local found = {}
+          for _, key in ipairs(redis.call('KEYS', '*')) do
+            local left = redis.call('PTTL', key)
+            if left < 0 then found[#found + 1] = key .. ' ' .. left end
+          end
+          return found";
+        let found: Vec<String> = self.setup.server().command(&["EVAL", everlasting, "0"]);
+        assert!(found.is_empty(), "without an expiry: {found:?}");
     }
-}
-
-/// Looks in one step, so that no key expires in between.
-fn assert_all_expire(server: &RedisServer) {
-    const EVERLASTING: &str = "local found = {}
-        for _, key in ipairs(redis.call('KEYS', '*')) do
-          local left = redis.call('PTTL', key)
-          if left < 0 then found[#found + 1] = key .. ' ' .. left end
-        end
-        return found";
-    let found: Vec<String> = server.command(&["EVAL", EVERLASTING, "0"]);
-    assert!(found.is_empty(), "without an expiry: {found:?}");
 }
 
 /// The least number of samples, one per second, that show growth: half of them are from the beginning.

@@ -55,7 +55,10 @@ impl Connection<'_> {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
         let requests = self.flow(from_client, to_server, |bytes| {
-            self.inspect(bytes);
+            let mut inspector = self.state.inspector.lock().expect("no panic");
+            if let Some(after) = inspector.as_mut().and_then(|it| it(bytes)) {
+                *self.allowed() = Some(after);
+            }
             true
         });
         let replies = async {
@@ -106,14 +109,6 @@ impl Connection<'_> {
         };
         let (read, written) = tokio::join!(read, self.write(chunks, to));
         read.and(written)
-    }
-
-    /// Cuts the reply to these bytes, if the inspector decides so.
-    fn inspect(&self, bytes: &[u8]) {
-        let mut inspector = self.state.inspector.lock().expect("no panic");
-        if let Some(after) = inspector.as_mut().and_then(|it| it(bytes)) {
-            *self.allowed() = Some(after);
-        }
     }
 
     fn allowed(&self) -> MutexGuard<'_, Option<usize>> {
