@@ -255,8 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_used_of_an_allowance_may_depart() {
-        let limiter = Limiter::builder().quota(Quota::per_minute(100)).build();
-        let limiter = limiter.unwrap();
+        let limiter = limiter(Quota::per_minute(100));
         let left = async || limiter.peek("a").await.unwrap().remaining();
         let first = depart(&limiter).await;
         apply(&first, &Advice::remaining(3, SECOND * 50));

@@ -77,7 +77,7 @@ async fn a_cost_in_a_unit_that_its_rule_does_not_count_is_ignored() {
     let chat = per_hour("chat", 9).path("/chat").quota(tokens);
     let limiter = limiter([at_once(chat), at_once(per_hour("others", 2))]);
     let throttle = ThrottleLayer::new(limiter).cost(|_: &Request<()>| ("tokens", 6));
-    let service = throttle.layer(service_fn(answer));
+    let service = throttle.layer(service_fn(served::<()>));
     for (path, is_limited) in [
         ("/chat", false),
         ("/chat", true),

@@ -39,6 +39,11 @@ const POLICIES: &str = "\
     6 concurrent lease=1s + 60/s gcra burst=30 + 90/s unit=tokens
     9/s + 90/s unit=a + 80/s spacing unit=b + 900/s unit=c + 8000/s unit=c";
 
+/// Returns true if `plain.lua` may answer the calls of a policy.
+fn is_plain(policy: &Policy) -> bool {
+    policy.units() == ["requests"]
+}
+
 #[derive(Default)]
 struct Process {
     number: u64,
@@ -74,12 +79,11 @@ struct History {
 }
 
 impl History {
-    fn new(server: &RedisServer, seed: u64) -> Self {
+    /// A history under the policies of a line.
+    fn new(server: &RedisServer, line: &str, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let line = seed as usize % POLICIES.lines().count();
-        // Only with one unit.
-        let is_calm = line < 17 && random.random_bool(0.6);
-        let names = POLICIES.lines().nth(line).unwrap().trim().split(", ");
+        let policies: Vec<_> = line.trim().split(", ").map(policy).collect();
+        let is_calm = policies.iter().all(is_plain) && random.random_bool(0.6);
         let mut lua = Lua::new(server);
         redis::cmd("FLUSHALL").exec(&mut lua.connection).unwrap();
         // With so many processes, values get long.
@@ -102,7 +106,7 @@ impl History {
         Self {
             processes: processes.collect(),
             lua,
-            policies: names.map(policy).collect(),
+            policies,
             policy: 0,
             saved: None,
             mark: None,
@@ -400,8 +404,12 @@ impl History {
 fn scripts_do_for_a_batch_what_rust_does_for_each_key() {
     let server = RedisServer::start();
     let mut lua = Lua::new(&server);
-    for (nth, quotas) in POLICIES.lines().take(17).enumerate() {
-        let policy = policy(quotas.trim().split(", ").next().unwrap());
+    let first = |line: &'static str| line.trim().split(", ").next().unwrap();
+    for (nth, quotas) in POLICIES.lines().map(first).enumerate() {
+        let policy = policy(quotas);
+        if !is_plain(&policy) {
+            continue;
+        }
         let mut keys = [(); 24].map(|()| None);
         let names: Vec<_> = (0..keys.len()).map(|key| format!("{nth}:{key}")).collect();
         for round in 2..60 {
@@ -466,13 +474,19 @@ fn scripts_do_what_rust_does() {
     let number = |name: &str| std::env::var(name).map_or(None, |it| it.parse::<u64>().ok());
     let seeds: Vec<_> = match number("SEED") {
         Some(seed) => vec![seed],
-        // In the last one, the units ahead of a request were not a whole number.
-        None => (0..number("HISTORIES").unwrap_or(60))
-            .chain([1634])
-            .collect(),
+        None => (0..number("HISTORIES").unwrap_or(60)).collect(),
     };
-    for seed in seeds {
-        let mut history = History::new(&server, seed);
+    let lines: Vec<_> = POLICIES.lines().collect();
+    let histories = seeds
+        .into_iter()
+        .map(|seed| (lines[seed as usize % lines.len()], seed));
+    // The units ahead of a request were not a whole number.
+    let fraction = (
+        "20/s fixed-window + 60/m fixed-window start=first-request + 900/s + 30/s, 20/s fixed-window + 900/s + 30/s",
+        1634,
+    );
+    for (line, seed) in histories.chain([fraction]) {
+        let mut history = History::new(&server, line, seed);
         let steps = if history.is_calm { 500 } else { 200 };
         for step in 0..steps {
             let run = std::panic::AssertUnwindSafe(|| history.step());
