@@ -37,7 +37,7 @@ pub(super) trait Algorithm {
         }
     }
 
-    /// Records a departure at `at`, which may happen until `recorded`.
+    /// Records a departure that happens at any time from `at` to `recorded`: the bound has to hold for each.
     fn take(&mut self, size: Size, at: u64, recorded: u64, units: u32);
 
     /// Records a departure under other quotas, which may be more than this one allows.

@@ -65,6 +65,8 @@ impl Algorithm for Fixed {
         let mut units = ahead + cost;
         let mut at = from.max(self.start);
         loop {
+            // If the guard is longer than a window, requests depart only at its beginning, and count in the last one that they
+            // can reach.
             let begins = self.aligned && at.is_multiple_of(size.span);
             let is_late = |closes: &u64| times.recorded(at) >= *closes;
             if let Some(closes) = self.closes(size, at).filter(is_late)

@@ -65,7 +65,7 @@ impl Advice {
     /// No more than `count` of this unit may be spent within this time.
     ///
     /// If that is nothing, it holds back the requests that cost something in this unit, unless the limiter holds them back by
-    /// itself: when the request departed, nothing remained here either, and the time is no longer than the shortest window (for
+    /// itself: nothing remains here either, or did when the request departed, and the time is no longer than the shortest window (for
     /// spacing, the gap; for GCRA, the time that refills the burst) and a second, to which providers round up. For a response that
     /// refuses its request, use [`pause`](Self::pause). If no quota counts the unit, it is a pause. A time of zero is
     /// [`none`](Self::none).

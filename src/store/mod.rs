@@ -49,7 +49,8 @@ mod redis;
 /// Keeps the state of keys for all processes that use it.
 ///
 /// `RedisStore` and [`MemoryStore`] are stores. One of your own reads a value, applies the call to it and
-/// writes the result, in one transaction:
+/// writes the result, in one transaction. It stores bytes, usually a few hundred and up to 12 kB, or more if many processes wait
+/// for one key. A value belongs to the name of a policy, up to 128 visible ASCII characters, and a key, any text of any length.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -67,6 +68,12 @@ mod redis;
 ///
 /// #[derive(Debug, Default)]
 /// struct Database(Arc<Mutex<Table>>);
+///
+/// /// Stands for the clock of the database. Those of hosts differ, and would let too many requests depart.
+/// fn database_clock() -> u64 {
+///     let now = SystemTime::now().duration_since(UNIX_EPOCH);
+///     now.unwrap_or_default().as_micros() as u64
+/// }
 ///
 /// /// A transaction.
 /// fn change(table: &mut Table, call: &Call, now: u64) -> Result<Taken, StoreError> {
@@ -86,9 +93,7 @@ mod redis;
 ///         Box::pin(async move {
 ///             let sent = Instant::now();
 ///             let mut table = table.lock().await;
-///             // The clock of the database, which all processes share.
-///             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-///             let now = now.as_micros() as u64;
+///             let now = database_clock();
 ///             let answers = calls.iter().map(|call| change(&mut table, call, now));
 ///             let answers = answers.collect();
 ///             let received = Instant::now();
@@ -111,14 +116,21 @@ mod redis;
 /// ```
 ///
 /// A store that knows since when it has lost nothing makes [strict recovery](crate::Recovery::Strict) possible by
-/// [`Call::apply_strict`]. The crate `tower-throttle-store-contract` tests a store.
+/// [`Call::apply_strict`]. With [`Call::apply`], only processes that have called for a key notice that its state was lost. The
+/// crate `tower-throttle-store-contract` tests a store.
 pub trait Store: Any + Debug + Send + Sync {
     /// Applies operations. Each is atomic, and they are independent of each other; all keys are of one
-    /// [shard](Self::shard), and a key may come more than once.
+    /// [shard](Self::shard), and a key may come more than once. One transaction may apply all of them, unless an error of
+    /// one takes back the others.
+    ///
+    /// The reply runs in the runtime of the requests, so it must not block: use `tokio::task::spawn_blocking`. It may be dropped at
+    /// any time, and is after 5 s, or after 10 s for a [`peek`](crate::Limiter::peek) or a pause.
     ///
     /// # Errors
     ///
-    /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer.
+    /// The reply fails if the shard does not answer. An error of a single key is in its place in the answer. If the call may have
+    /// been executed, the error is [`outcome_unknown`](StoreError::outcome_unknown); if it lost against another transaction, it is
+    /// a [`conflict`](StoreError::conflict).
     fn call(&self, calls: Vec<Call>) -> Reply;
 
     /// Reads the clock of the shard that holds this key. The limiter measures round trips by it, and probes a shard that
@@ -145,8 +157,8 @@ pub trait Store: Any + Debug + Send + Sync {
     /// Default: never.
     fn subscribe(&self, _process: u64, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
-    /// Returns true if nudges of other processes are likely to arrive. A process that does not call soon after one is passed
-    /// over. If none arrive, processes call more often: the next ones for a place among requests in progress every 100 ms.
+    /// Returns true if nudges of other processes are likely to arrive, also those for this process alone. A process that does not
+    /// call soon after one is passed over. If none arrive, processes call more often: the next ones for a place among requests in progress every 100 ms.
     /// Default: `false`.
     fn is_subscribed(&self) -> bool {
         false
@@ -180,9 +192,11 @@ pub type Reply = Pin<Box<dyn Future<Output = Result<Answered, StoreError>> + Sen
 /// The answer to calls, in their order.
 #[derive(Debug, Clone)]
 pub struct Answered {
-    /// The store's clock, in microseconds since 1970: read after `sent` and before `received`.
+    /// The store's clock, in microseconds since 1970: read after `sent` and before `received`, such as at the start of the
+    /// transaction. Milliseconds are exact enough.
     pub now: u64,
-    /// A number of the server process that answered; 0 if it is unknown.
+    /// A number of the server process that answered, another one after a failover. 0 if it is unknown: then nothing is learned of
+    /// the server's clock from earlier answers.
     pub server: u64,
     /// When the calls were sent.
     pub sent: Instant,
@@ -219,7 +233,7 @@ impl Call {
 
     /// Applies the operation to the value that the store keeps for the key, if any, at `now` on the store's clock, in microseconds
     /// since 1970. Returns the answer, and the new value with the time when it expires, in microseconds, too, unless the value
-    /// stays as it is.
+    /// stays as it is. It may be kept longer, but no shorter.
     ///
     /// # Errors
     ///

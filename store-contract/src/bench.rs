@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::StoreHooks;
@@ -14,7 +15,7 @@ use tower_throttle::key::Key;
 use tower_throttle::store::contents::{
     Command, Corrections, Demand, Mode, Operation, Settlement, Take,
 };
-use tower_throttle::store::{Answered, Call, Reply, Store, Taken};
+use tower_throttle::store::{Answered, Call, Nudge, Reply, Store, Taken};
 use tower_throttle::{Limiter, LimiterBuilder, Policy};
 
 pub(super) const MS: u64 = 1_000;
@@ -75,6 +76,19 @@ impl Bench {
             key: self.key(),
             policy,
         }
+    }
+
+    /// The keys of the nudges that reach this process, until the list is dropped.
+    pub(super) fn nudged_keys(&self, process: u64) -> Arc<Mutex<Vec<Key>>> {
+        let keys = Arc::new(Mutex::new(Vec::new()));
+        let weak = Arc::downgrade(&keys);
+        let subscriber = move |nudge: &Nudge| {
+            let keys = weak.upgrade();
+            keys.map(|keys| keys.lock().push(nudge.key().clone()))
+                .is_some()
+        };
+        self.store.subscribe(process, Box::new(subscriber));
+        keys
     }
 
     /// Sends one batch to a shard, and checks what holds for every answer.

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::bench::{Bench, LONG, SECOND, attempt, granted, policy, policy_with};
 use tower_throttle::Policy;
-use tower_throttle::store::Nudge;
 use tower_throttle::store::contents::Command;
 
 fn pause(seconds: u64) -> Command {
@@ -127,18 +124,8 @@ pub(super) async fn a_reset_forgets_one_key(bench: &Arc<Bench>) {
 
 pub(super) async fn a_reset_nudges(bench: &Arc<Bench>) {
     let entry = bench.entry(policy("10/365d"));
-    let keys = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
-    for (keys, process) in keys.iter().zip([1 << 20, 1 << 21]) {
-        let keys = Arc::downgrade(keys);
-        let subscriber = Box::new(move |nudge: &Nudge| {
-            let keys = keys.upgrade();
-            keys.map(|keys| keys.lock().push(nudge.key().clone()))
-                .is_some()
-        });
-        bench.store.subscribe(process, subscriber);
-    }
-    let [keys, dropped] = keys;
-    drop(dropped);
+    let keys = bench.nudged_keys(1 << 20);
+    drop(bench.nudged_keys(1 << 21));
     // A subscription may take a while to begin.
     for _ in 0..1_000 {
         entry.control(Command::Reset).await;

@@ -79,6 +79,8 @@ pub(super) async fn a_cost_beyond_the_quotas_is_refused_alone(bench: &Arc<Bench>
     entries[0]
         .departs(10, 10, "after a cost of 11 was refused")
         .await;
+    let when = "after 10 beside a cost that was refused";
+    entries[1].departs(10, 0, when).await;
 }
 
 pub(super) async fn any_text_is_a_key(bench: &Arc<Bench>) {
@@ -114,6 +116,23 @@ pub(super) async fn policies_of_other_names_do_not_count(bench: &Arc<Bench>) {
         for entry in named.iter().chain([&entry]) {
             let of = format!("of {:?}", entry.policy.name());
             entry.departs(5, expected, &of).await;
+        }
+    }
+    // Joined by a separator, the first two would be alike.
+    for separator in ":/.|-_,".chars() {
+        let (key, name) = (bench.key(), format!("a{separator}b"));
+        for (name, key) in [
+            (&*name, key.to_string()),
+            ("a", format!("b{separator}{key}")),
+            ("b", format!("{key}{separator}a")),
+        ] {
+            let entry = Entry {
+                key: Key::new(key),
+                policy: policy_with("3/365d", |builder| builder.name(name)),
+                bench: bench.clone(),
+            };
+            let of = format!("of {name:?} and {:?}", entry.key);
+            entry.departs(5, 3, &of).await;
         }
     }
 }

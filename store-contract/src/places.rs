@@ -1,6 +1,7 @@
 //! Requests in progress.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::bench::{Bench, Entry, SECOND, granted, policy, take};
 use tower_throttle::store::contents::{Holding, Mode, Operation, Take};
@@ -18,6 +19,40 @@ async fn ask(entry: &Entry, process: u64, units: u32, count: usize) -> (u32, u64
     };
     let (now, taken) = entry.call(&Operation::Take(take)).await;
     (granted(&taken), now)
+}
+
+pub(super) async fn a_returned_place_nudges_the_next_process(bench: &Arc<Bench>) {
+    let (waiting, other) = (1 << 20, 1 << 21);
+    let keys = bench.nudged_keys(waiting);
+    // A subscription may take a while to begin.
+    for _ in 0..100 {
+        let entry = bench.entry(policy("1 concurrent lease=60s"));
+        for (process, number, mode, count, releases) in [
+            (other, 1, Mode::Try, 1, false),
+            (waiting, 1, Mode::Wait, 1, false),
+            (other, 2, Mode::Try, 0, true),
+        ] {
+            let holding = Holding {
+                units: 0,
+                releases,
+                is_notified: true,
+            };
+            let take = Take {
+                process,
+                number,
+                holding,
+                ..take(mode, count, 1)
+            };
+            entry.call(&Operation::Take(take)).await;
+        }
+        for _ in 0..10 {
+            if !bench.hooks.nudges() || keys.lock().contains(&entry.key) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    bench.fail("the process that waits is not nudged within 10 s");
 }
 
 pub(super) async fn places_are_held_until_they_are_released_or_their_lease_ends(

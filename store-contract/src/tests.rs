@@ -29,7 +29,8 @@ unrecognized values are reported and kept: reports unrecognized values as outage
 a long log stays small: pads values
 a peek records nothing: records peeks
 batches answer each operation: reverses batches
-a cost beyond the quotas is refused alone: fails whole batches
+a cost beyond the quotas is refused alone: fails whole batches, rolls back batches
+policies of other names do not count: joins names and keys
 calls that were overtaken change nothing: accepts old calls
 lost answers are taken back: keeps lost grants
 no quota is exceeded: takes all grants back, forgets costs, forgets guards, forgets buffers
@@ -45,7 +46,8 @@ a reset forgets one key: resets nothing, resets all keys
 a state that is too old is in quarantine: forgets known states
 the clock neither jumps nor goes back: jumps to another clock, goes back, changes its number
 the clock neither jumps nor goes back: answers before it is asked
-a reset nudges: nudges nobody";
+a reset nudges: nudges nobody
+a returned place nudges the next process: nudges all or nobody";
 
 type Place = (Option<String>, String);
 
@@ -123,6 +125,12 @@ impl Inner {
         };
         let name = match self.fault {
             "ignores policies" => None,
+            "joins names and keys" => {
+                let key = policy
+                    .name()
+                    .map_or(key.clone(), |name| format!("{name}:{key}"));
+                return (None, key);
+            }
             "tells changed quotas apart" => {
                 Some(format!("{:?} {:?}", policy.name(), policy.quotas()))
             }
@@ -250,7 +258,9 @@ impl Inner {
 
     fn nudge(&self, call: &Call, answer: &Taken) {
         if self.fault != "nudges nobody" {
-            for nudge in call.nudges(answer) {
+            let mut nudges = call.nudges(answer);
+            nudges.retain(|it| self.fault != "nudges all or nobody" || it.process().is_none());
+            for nudge in nudges {
                 self.subscribers.lock().retain(|it| it(&nudge));
             }
         }
@@ -275,6 +285,7 @@ impl Store for Values {
                 Ok(this.answered(sent, answers))
             });
         }
+        let before = this.values.lock().clone();
         let answers = calls.iter().map(|call| {
             if this.fault == "applies twice" {
                 let _ = this.apply(call, this.read(call));
@@ -288,6 +299,9 @@ impl Store for Values {
         let mut answers: Vec<_> = answers.collect();
         match this.fault {
             "reverses batches" => answers.reverse(),
+            "rolls back batches" if answers.iter().any(Result::is_err) => {
+                *this.values.lock() = before;
+            }
             "fails whole batches" if answers.iter().any(Result::is_err) => {
                 let error = answers.into_iter().find_map(Result::err);
                 return Box::pin(ready(Err(error.unwrap())));
