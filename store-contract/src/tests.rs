@@ -47,7 +47,7 @@ a state that is too old is in quarantine: forgets known states
 the clock neither jumps nor goes back: jumps to another clock, goes back, changes its number
 the clock neither jumps nor goes back: answers before it is asked
 a reset nudges: nudges nobody
-a returned place nudges the next process: nudges all or nobody";
+a returned place nudges the next process: drops nudges for one process";
 
 type Place = (Option<String>, String);
 
@@ -259,7 +259,7 @@ impl Inner {
     fn nudge(&self, call: &Call, answer: &Taken) {
         if self.fault != "nudges nobody" {
             let mut nudges = call.nudges(answer);
-            nudges.retain(|it| self.fault != "nudges all or nobody" || it.process().is_none());
+            nudges.retain(|it| self.fault != "drops nudges for one process" || it.process().is_none());
             for nudge in nudges {
                 self.subscribers.lock().retain(|it| it(&nudge));
             }
