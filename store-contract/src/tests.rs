@@ -259,7 +259,9 @@ impl Inner {
     fn nudge(&self, call: &Call, answer: &Taken) {
         if self.fault != "nudges nobody" {
             let mut nudges = call.nudges(answer);
-            nudges.retain(|it| self.fault != "drops nudges for one process" || it.process().is_none());
+            nudges.retain(|it| {
+                self.fault != "drops nudges for one process" || it.process().is_none()
+            });
             for nudge in nudges {
                 self.subscribers.lock().retain(|it| it(&nudge));
             }

@@ -65,7 +65,7 @@ mod wire;
 ///
 /// # Failures
 ///
-/// A call without an answer within the [timeout](Self::timeout) fails, and is not repeated. If it was sent, it may have
+/// A call without an answer within the [timeout](Self::timeout) fails; the store does not repeat it. If it was sent, it may have
 /// been executed: see [`StoreError::is_outcome_unknown`]. A broken connection is replaced at once. If that fails, a later
 /// call tries again, after a pause of 50 to 100 ms at first, and of up to 1 s after more failures. The store also replaces
 /// the connection to a server that has become a replica, or that answers neither a call nor a `PING` in time.
