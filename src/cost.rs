@@ -50,7 +50,6 @@ impl Cost {
     }
 
     /// The part of the cost in these units.
-    #[cfg(feature = "tower")]
     pub(crate) fn within(&self, units: UnitNames) -> Self {
         Self(
             self.each()

@@ -109,7 +109,7 @@
 //! | `recovery` | [after the store has lost state](crate::Recovery): `immediate` or `strict` | `immediate` |
 //! | `lost` | [work whose lease has ended](crate::Lost): `continue` or `abort`; only for `LIMIT concurrent` | `continue` |
 //!
-//! A request may name a cost in a unit that its rule does not count: that part of the cost is ignored.
+//! A request or its response may name a cost in a unit that its rule does not count: the adapters ignore that part of the cost.
 //!
 //! A time is text with its unit, such as `30s`, `50ms` or `1m 30s`; a bare number is refused, except `"0"`.
 //!

@@ -21,7 +21,7 @@
 //! | part of the tail | content |
 //! | --- | --- |
 //! | units | bytes of what follows (1), the names of the units that the quotas count, separated by spaces |
-//! | commands | until when paused (7), for each unit how much is allowed (4) and until when (7), from when on corrections count for that (7), last command (7), until when a reset has forgotten departures (7) |
+//! | commands | until when paused (7), for each unit how much is allowed (4), until when (7), and since when (7), last command (7), until when a reset has forgotten departures (7) |
 //! | generation | when it began (7), version (7), written (7), server (8), quarantined until (7) |
 //! | former quotas | bytes of the value (4); until when departures also count for them (7); how many do since the value was written (2); a value of its own, with no more than their counters; for each of these departures, the earliest time and the recorded time (7 each), and the cost in each unit (4 each) |
 //! | tags | their number (2); each tag: key (7), weight (2), lead (8, a double) |
@@ -43,8 +43,8 @@ use super::numbers::{Reader, Writer, unrecognized};
 use super::units::has_share;
 use super::window::{Entry, MOST_ENTRIES};
 use super::{
-    Announcement, Commands, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra, Generation,
-    Recorded, Size, State, Tag, Tally, Units, Window, number_units,
+    Allowance, Announcement, Commands, Concurrent, Costs, Counter, Demand, Fixed, Flow, Gcra,
+    Generation, Recorded, Size, State, Tag, Tally, Units, Window, number_units,
 };
 use crate::quota::{MOST_UNITS, REQUESTS, parse_unit};
 
@@ -308,15 +308,10 @@ impl State {
         if let Some(commands) = &self.commands {
             flags |= HAS_COMMANDS;
             out.put([7], [commands.paused_until]);
-            for (allowed, until) in &commands.allowed[..amounts.units()] {
-                out.put([4, 7], [u64::from(*allowed), *until]);
+            for it in &commands.allowed[..amounts.units()] {
+                out.put([4, 7, 7], [u64::from(it.units), it.until, it.since]);
             }
-            let times = [
-                commands.allowed_since,
-                commands.latest,
-                commands.forgotten_until,
-            ];
-            out.put([7, 7, 7], times);
+            out.put([7, 7], [commands.latest, commands.forgotten_until]);
         }
         if let Some(it) = &self.generation {
             flags |= HAS_GENERATION;
@@ -413,14 +408,15 @@ impl State {
             let mut commands = Commands::default();
             [commands.paused_until] = tail.numbers([7])?;
             for allowed in &mut commands.allowed[..amounts.units()] {
-                let [units, until] = tail.numbers([4, 7])?;
-                *allowed = (units as u32, until);
+                let [units, until, since] = tail.numbers([4, 7, 7])?;
+                let units = units as u32;
+                *allowed = Allowance {
+                    units,
+                    until,
+                    since,
+                };
             }
-            [
-                commands.allowed_since,
-                commands.latest,
-                commands.forgotten_until,
-            ] = tail.numbers([7, 7, 7])?;
+            [commands.latest, commands.forgotten_until] = tail.numbers([7, 7])?;
             self.commands = Some(Box::new(commands));
         }
         if flags & HAS_GENERATION != 0 {

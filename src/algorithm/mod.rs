@@ -14,7 +14,7 @@ pub(crate) use self::{
     gcra::Gcra,
     numbers::{Reader, Writer},
     order::{Ahead, Others, Tag},
-    state::{Commands, Generation, State},
+    state::{Allowance, Commands, Generation, State},
     units::{LANE_BITS, LEVEL_BITS, MOST_SHARES, Units, costs_in, has_share, level, share_number},
     window::Window,
 };

@@ -203,12 +203,12 @@ do
 end
 local has_commands = flags % 2 == 1
 local paused, commanded = 0, 0
-common.allowed_since, common.forgotten_until, common.has_lanes, common.watched = 0, 0, false, -1
-allowed&, allowed_until& = 0, 0
+common.forgotten_until, common.has_lanes, common.watched = 0, false, -1
+allowed&, allowed_until&, common.allowed_since& = 0, 0, 0
 if has_commands then
-  paused, <<allowed&, allowed_until&>>, common.allowed_since, commanded, common.forgotten_until =
-    unpack('<I7@allowedI7I7I7', padded, at)
-  at = at + 28 + 11 * @units
+  paused, <<allowed&, allowed_until&, common.allowed_since&>>, commanded, common.forgotten_until =
+    unpack('<I7@allowedI7I7', padded, at)
+  at = at + 21 + 18 * @units
 end
 local generation, version, written, server, quarantined = 0, 0, 0, '', 0
 if flags % 4 >= 2 then
@@ -482,14 +482,14 @@ if operation < 3 then
       if unit == & and counts then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
     end
     settle$(corrections@unit)
-    local function correct(allowed, list)
+    local function correct(allowed, finish, since, list)
       for i = 1, #list, 2 do
-        local left = list[i] > common.allowed_since and allowed - list[i + 1] or allowed
-        allowed = math.min(4294967295, math.max(0, left))
+        local is_taken_from_it = list[i] > since and list[i] < finish
+        if is_taken_from_it then allowed = math.min(4294967295, math.max(0, allowed - list[i + 1])) end
       end
       return allowed
     end
-    allowed& = correct(allowed&, corrections&)
+    allowed& = correct(allowed&, allowed_until&, common.allowed_since&, corrections&)
   end
   --@other_units
   if fair then
@@ -693,15 +693,12 @@ else
     elseif operation == 4 then
       local ends = now + length
       local is_stricter& = now >= allowed_until& or units < allowed& or units == allowed& and ends > allowed_until&
-      local is_stricter = false
-      if unit == & and is_stricter& then allowed&, allowed_until&, is_stricter = units, ends, true end
-      if is_stricter then
-        common.allowed_since = 0
-        common.allowed_since = math.max(common.allowed_since, common.latest$())
-      end
+      local since = now
+      if unit == @unit then since = math.max(since, common.latest$()) end
+      if unit == & and is_stricter& then allowed&, allowed_until&, common.allowed_since& = units, ends, since end
     else
-      paused, common.allowed_since = 0, 0
-      allowed&, allowed_until& = 0, 0
+      paused = 0
+      allowed&, allowed_until&, common.allowed_since& = 0, 0, 0
       if operation == 6 then
         if fair then fair.tags = {} end
         quarantined, common.forgotten_until = 0, math.max(common.forgotten_until, now)
@@ -741,7 +738,8 @@ if is_changed then
     if raw ~= '' then call('DEL', key) end
   elseif not is_same or total_granted > 0 or settled > 0 or generation > 0 then
     local commands = has_commands
-      and pack('<I7@allowedI7I7I7', paused, <<allowed&, allowed_until&>>, common.allowed_since, commanded, common.forgotten_until) or ''
+      and pack('<I7@allowedI7I7', paused, <<allowed&, allowed_until&, common.allowed_since&>>, commanded, common.forgotten_until)
+      or ''
     local generation_bytes = generation > 0 and pack('<I7I7I7c8I7', generation, version, written, server, quarantined) or ''
     if common.more and common.more[1] then
       former = sub(former, 1, 11) .. pack('<I2', common.more.before + #common.more) .. sub(former, 14) .. concat(common.more)

@@ -53,10 +53,8 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Commands {
     pub(crate) paused_until: u64,
-    /// For each unit, at most how much departs, and until when.
-    pub(crate) allowed: [(u32, u64); MOST_UNITS],
-    /// Departures recorded until then were not taken from what is allowed, so corrections do not return them to it.
-    pub(crate) allowed_since: u64,
+    /// For each unit.
+    pub(crate) allowed: [Allowance; MOST_UNITS],
     /// When the last pause, resume or reset was applied. Responses to requests from before count less.
     pub(crate) latest: u64,
     /// When the last reset was applied, or the latest recorded time that a reset has forgotten if that is later. To return
@@ -64,10 +62,20 @@ pub(crate) struct Commands {
     pub(crate) forgotten_until: u64,
 }
 
+/// At most so many units of a kind depart until a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// What is left. If departures have cost more, that is forgotten.
+    pub(crate) units: u32,
+    pub(crate) until: u64,
+    /// Departures recorded until then were not taken from it, so their corrections do not count.
+    pub(crate) since: u64,
+}
+
 impl Commands {
     /// When it has no more influence, if departures count for so long.
     fn expires(&self, memory: u64) -> u64 {
-        let allowed = self.allowed.iter().map(|&(_, until)| until).max();
+        let allowed = self.allowed.iter().map(|it| it.until).max();
         let ends = self.paused_until.max(allowed.unwrap_or(0));
         let ends = ends.max(self.latest + REMEMBERED);
         ends.max(self.forgotten_until + memory)
@@ -397,12 +405,12 @@ impl State {
         let counters = self.counters.iter_mut();
         let counters = counters.filter(|it| it.nth() == settlement.unit);
         counters.for_each(|it| it.settle(settlement));
-        if let Some(commands) = &mut self.commands
-            && settlement.recorded > commands.allowed_since
-        {
-            let (allowed, _) = &mut commands.allowed[settlement.unit];
-            let left = i64::from(*allowed) - settlement.difference;
-            *allowed = left.clamp(0, u32::MAX.into()) as u32;
+        if let Some(commands) = &mut self.commands {
+            let allowed = &mut commands.allowed[settlement.unit];
+            if (allowed.since + 1..allowed.until).contains(&settlement.recorded) {
+                let left = i64::from(allowed.units) - settlement.difference;
+                allowed.units = left.clamp(0, u32::MAX.into()) as u32;
+            }
         }
         // The former quotas may not have recorded a departure that is returned.
         if settlement.difference > 0 {
@@ -430,12 +438,17 @@ impl State {
             Command::Allow {
                 unit, units, span, ..
             } => {
-                let (allowed, until) = commands.allowed[unit];
-                let ends = now + span.min(LONGEST_SPAN);
-                if now >= until || (units, Reverse(ends)) < (allowed, Reverse(until)) {
-                    commands.allowed[unit] = (units, ends);
-                    let latest = self.counters.iter().map(|it| it.latest()).max();
-                    commands.allowed_since = latest.unwrap_or(0);
+                let (allowed, until) = (&mut commands.allowed[unit], now + span.min(LONGEST_SPAN));
+                if now >= allowed.until
+                    || (units, Reverse(until)) < (allowed.units, Reverse(allowed.until))
+                {
+                    let alike = self.counters.iter().filter(|it| it.nth() == unit);
+                    let since = alike.map(|it| it.latest()).fold(now, u64::max);
+                    *allowed = Allowance {
+                        units,
+                        until,
+                        since,
+                    };
                 }
             }
             Command::Resume | Command::Reset => {
@@ -609,9 +622,9 @@ impl State {
                 }
             }
             if let Some(commands) = &self.commands {
-                for (nth, &(allowed, until)) in commands.allowed.iter().enumerate() {
-                    if cost.0[nth] > 0 && u64::from(allowed) < ahead.0[nth] + cost.0[nth] {
-                        next = next.max(until);
+                for (nth, allowed) in commands.allowed.iter().enumerate() {
+                    if cost.0[nth] > 0 && u64::from(allowed.units) < ahead.0[nth] + cost.0[nth] {
+                        next = next.max(allowed.until);
                     }
                 }
             }
@@ -647,9 +660,9 @@ impl State {
         }
         if let Some(commands) = &self.commands {
             for (nth, cost) in cost.each() {
-                let (allowed, until) = commands.allowed[nth];
-                if at < until {
-                    fits = fits.min(u64::from(allowed / cost));
+                let allowed = commands.allowed[nth];
+                if at < allowed.until {
+                    fits = fits.min(u64::from(allowed.units / cost));
                 }
             }
         }
@@ -663,9 +676,9 @@ impl State {
         self.record_in_former(at, recorded, units);
         if let Some(commands) = &mut self.commands {
             for (nth, units) in units.each() {
-                let (allowed, until) = &mut commands.allowed[nth];
-                if at < *until {
-                    *allowed -= units;
+                let allowed = &mut commands.allowed[nth];
+                if at < allowed.until {
+                    allowed.units -= units;
                 }
             }
         }
@@ -722,9 +735,9 @@ impl State {
             remaining = Costs::default();
         }
         if let Some(commands) = &self.commands {
-            for (left, &(allowed, until)) in remaining.0.iter_mut().zip(&commands.allowed) {
-                if times.now < until {
-                    *left = (*left).min(allowed);
+            for (left, allowed) in remaining.0.iter_mut().zip(&commands.allowed) {
+                if times.now < allowed.until {
+                    *left = (*left).min(allowed.units);
                 }
             }
         }

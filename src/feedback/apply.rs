@@ -66,7 +66,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         let name = policy.units()[unit];
         // The upstream also counts the requests that have departed since.
         let left_then = remaining.of(name).unwrap_or(u32::MAX);
-        let left = left_then.min(handle.least_remaining(key, unit));
+        let left = left_then.min(handle.least_remaining(key, unit, begun));
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
@@ -166,7 +166,7 @@ fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::Limiter;
+    use crate::limiter::{Limiter, LimiterBuilder};
     use crate::policy::PolicyParts;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -251,6 +251,22 @@ mod tests {
             apply(&depart(&limiter).await, &advice);
             assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_left_before_a_window_ended_does_not_count() {
+        let quotas = [Quota::per_second(10), Quota::concurrent(100)];
+        let builder = quotas
+            .into_iter()
+            .fold(Limiter::builder(), LimiterBuilder::quota);
+        let limiter = builder.build().unwrap();
+        let first = depart(&limiter).await;
+        for _ in 0..9 {
+            depart(&limiter).await;
+        }
+        tokio::time::advance(SECOND * 3 / 2).await;
+        apply(&first, &Advice::remaining(0, SECOND * 2));
+        assert_eq!(delay(&limiter).await, SECOND * 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,7 +75,7 @@ impl<R, F: Fn(&R) -> Advice> Feedback<R> for F {
 }
 
 /// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
-pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>) -> Option<Charge> {
+pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
     // The actual cost in these units may differ from its estimate.
     let is_estimate = |unit: &&str| ![REQUESTS, CONCURRENT].contains(unit);
     let has_units = permit.granted.turn.counters.units.iter().any(is_estimate);
@@ -84,7 +84,7 @@ pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>) -> Option<Charge> {
     }
     let charge = Charge::of(permit);
     // If it fails, the estimate counts.
-    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(actual)) {
+    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
         let current = permit.handle.load();
         current.telemetry.unsettled(charge.key(), &error);
     }

@@ -124,7 +124,7 @@ pub trait Store: Any + Debug + Send + Sync {
     /// one takes back the others.
     ///
     /// The reply runs in the runtime of the requests, so it must not block: use `tokio::task::spawn_blocking`. It may be dropped at
-    /// any time, and is after 5 s, or after 10 s for a [`peek`](crate::Limiter::peek) or a pause.
+    /// any time, and is after 5 s, or after 10 s for a [`peek`](crate::Limiter::peek) or a command.
     ///
     /// # Errors
     ///

@@ -232,7 +232,8 @@ impl<K, D> ThrottleLayer<K, D> {
 
 impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the units
-    /// that it names is [corrected](crate::Charge::settle_to), or nothing if no quota counts one of them, with a warning.
+    /// that it names is [corrected](crate::Charge::settle_to), or nothing if no quota counts one of them, with a warning. With rules,
+    /// units that the rule does not count are ignored.
     /// Default: the estimate stays, unless the caller corrects the [`Charge`](crate::Charge) in the response's extensions, as
     /// for a body that is streamed.
     ///
@@ -377,7 +378,7 @@ where
             return (self.direction.report.report(response, None), None);
         };
         let advice = self.direction.feedback.read(&response);
-        let charge = feedback::settle(permit, advice.cost());
+        let charge = feedback::settle(permit, self.limiter.actual_cost(&advice, permit));
         let applying = feedback::apply(permit, &advice);
         let response = self
             .direction

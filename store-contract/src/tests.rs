@@ -30,7 +30,7 @@ a long log stays small: pads values
 a peek records nothing: records peeks
 batches answer each operation: reverses batches
 a cost beyond the quotas is refused alone: fails whole batches, rolls back batches
-policies of other names do not count: joins names and keys
+policies of other names do not count: joins names and keys, joins names and keys by a colon
 calls that were overtaken change nothing: accepts old calls
 lost answers are taken back: keeps lost grants
 no quota is exceeded: takes all grants back, forgets costs, forgets guards, forgets buffers
@@ -126,10 +126,10 @@ impl Inner {
         let name = match self.fault {
             "ignores policies" => None,
             "joins names and keys" => {
-                let key = policy
-                    .name()
-                    .map_or(key.clone(), |name| format!("{name}:{key}"));
-                return (None, key);
+                return (None, format!("{}{key}", policy.name().unwrap_or_default()));
+            }
+            "joins names and keys by a colon" => {
+                return (None, format!("{}:{key}", policy.name().unwrap_or_default()));
             }
             "tells changed quotas apart" => {
                 Some(format!("{:?} {:?}", policy.name(), policy.quotas()))

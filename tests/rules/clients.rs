@@ -7,7 +7,7 @@ use support::upstream::Upstream;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::rules::{KeyPart, Rule};
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Error, FailureMode, ThrottleLayer, key};
+use tower_throttle::{Cost, Error, FailureMode, ThrottleLayer, key};
 
 use crate::client::{ADAPTERS, served};
 use crate::prelude::*;
@@ -76,11 +76,14 @@ async fn a_cost_in_a_unit_that_its_rule_does_not_count_is_ignored() {
     let tokens = Quota::per_hour(10).unit("tokens");
     let chat = per_hour("chat", 9).path("/chat").quota(tokens);
     let limiter = limiter([at_once(chat), at_once(per_hour("others", 2))]);
-    let throttle = ThrottleLayer::new(limiter).cost(|_: &Request<()>| ("tokens", 6));
+    let cost = |tokens| Cost::from(("tokens", tokens)).of("images", 1);
+    let throttle = ThrottleLayer::new(limiter)
+        .cost(move |_: &Request<()>| cost(6))
+        .settle(move |_: &Response<String>| Some(cost(1)));
     let service = throttle.layer(service_fn(served::<()>));
     for (path, is_limited) in [
         ("/chat", false),
-        ("/chat", true),
+        ("/chat", false),
         ("/", false),
         ("/", false),
         ("/", true),

@@ -240,7 +240,7 @@ impl World {
             assert_eq!(grant.recorded, recorded);
             let span = (grant.recorded - grant.at) as f64;
             for cost in costs.by_ref().take(grant.requests as usize) {
-                allowed += cost * u32::from(grant.at < before.allowed[0].1);
+                allowed += cost * u32::from(grant.at < before.allowed[0].until);
                 self.departures.push(Granted {
                     at: grant.at,
                     departs: grant.at + (span * call.moment) as u64,
@@ -249,7 +249,7 @@ impl World {
                 });
             }
         }
-        assert!(allowed <= before.allowed[0].0 + returned);
+        assert!(allowed <= before.allowed[0].units + returned);
         if call.is_lost {
             self.has_lost = true;
             let rest = self.departures.len() - granted as usize;

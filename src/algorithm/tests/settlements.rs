@@ -135,3 +135,48 @@ fn a_log_holds_no_more_units_than_its_value_and_all_debt_up_to_that() {
     assert_eq!(taken.remaining, Costs::from(500_000_000));
     assert_eq!(taken.granted(), 0);
 }
+
+proptest! {
+    #![proptest_config(config(1_000))]
+
+    #[test]
+    fn an_allowance_gets_back_only_what_was_taken_from_it(
+        steps in steps(),
+        quota in prop::sample::select(vec![
+            "100/s", "100/s fixed-window", "100/s gcra burst=100", "100/s spacing",
+        ]),
+        (units, span) in (0..60_u32, 0..SECOND),
+    ) {
+        let (mut state, mut now, mut until) = (State::new(&[counter(quota)]), START, 0);
+        let (middle, evidence) = (steps.len() / 2, u64::MAX);
+        let mut departed: Vec<(Departed, bool)> = Vec::new();
+        for (nth, step) in steps.into_iter().enumerate() {
+            if nth == middle {
+                state.control(Command::Allow { unit: 0, units, span, evidence }, now);
+                until = now + span;
+            }
+            match step {
+                Step::Wait(span) => now += span,
+                Step::Depart(cost) => {
+                    let mut take = Take::one(Mode::Try, cost.max(1));
+                    take.horizon = 100 * MILLI;
+                    let granted = state.take(MILLI, &take, now).grants.into_iter();
+                    departed.extend(granted.map(|it| {
+                        let it_counts = nth >= middle && it.at < until;
+                        (Departed { recorded: it.recorded, cost: cost.max(1).into() }, it_counts)
+                    }));
+                }
+                Step::Settle(nth, cost) => {
+                    if let Some((last, _)) = departed.iter_mut().rev().nth(nth) {
+                        let cost = last.cost.min(cost.into());
+                        let difference = cost as i64 - last.cost as i64;
+                        state.correct(&settlement(last.recorded, difference));
+                        last.cost = cost;
+                    }
+                }
+            }
+            let counted = departed.iter().filter(|(_, it_counts)| *it_counts);
+            prop_assert!(counted.map(|(it, _)| it.cost).sum::<u64>() <= units.into());
+        }
+    }
+}

@@ -183,7 +183,7 @@ impl KeyState {
         let commands = state.commands.as_deref();
         let generation = state.generation.as_deref();
         let allowed = names.iter().zip(commands.iter().flat_map(|it| it.allowed));
-        let allowances = allowed.filter_map(|(name, (left, end))| Some((*name, left, until(end)?)));
+        let allowances = allowed.filter_map(|(name, it)| Some((*name, it.units, until(it.until)?)));
         Self {
             name,
             bytes,

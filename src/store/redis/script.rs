@@ -147,7 +147,7 @@ fn assemble(counters: &[Counter]) -> String {
         ("@logs", list("log$", " .. ")),
         ("@names", (head.0.len() + 1).to_string()),
         ("@place", place.unwrap_or(0).to_string()),
-        ("@allowed", "I4I7".repeat(units)),
+        ("@allowed", "I4I7I7".repeat(units)),
         ("@units", units.to_string()),
         ("@step", (units + 1).to_string()),
         ("@point", (7 * (units + 1)).to_string()),

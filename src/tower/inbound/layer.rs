@@ -324,7 +324,7 @@ impl<F> Inbound<F> {
         let units = permit.granted.turn.counters.units;
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
         let actual = actual.map(|cost| cost.within(units));
-        let mut charge = feedback::settle(&permit, actual.as_ref());
+        let mut charge = feedback::settle(&permit, actual);
         if !counts {
             charge = None;
             // Its body may still be in progress.

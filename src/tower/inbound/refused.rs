@@ -51,7 +51,7 @@ impl Refused {
     }
 
     /// Returns true if only the [requests in progress](crate::Quota::concurrent) are too many. A full queue shows
-    /// that only if the policy limits nothing else.
+    /// that only if the policy limits nothing else. A pause of such a policy looks like that in its last second.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
