@@ -58,10 +58,9 @@ impl Snapshot {
         self.remaining.each()
     }
 
-    /// How long the request would have to wait behind those that wait now in other processes. Zero if it could depart at once,
-    /// and no request like it waits in this process: [`peek`](crate::Limiter::peek) does not count those.
-    /// If only a [place](crate::Quota::concurrent) is missing, the time after which to ask again, 100 ms, as a place may be free
-    /// at any time.
+    /// How long the request would have to wait, or less: requests that wait in this process may not count, and do not for
+    /// [`peek`](crate::Limiter::peek). Zero if it could depart at once, or has waited for a [place](crate::Quota::concurrent) until
+    /// its bound. If only a place is missing otherwise, the time after which to ask again, 100 ms, as one may be free at any time.
     pub fn delay(&self) -> Duration {
         self.delay
     }
@@ -83,7 +82,7 @@ impl Snapshot {
         self.places
     }
 
-    /// How long until all units of the quotas are available again. Requests in progress do not count.
+    /// How long until all units of the quotas are available again. Pauses and requests in progress do not count.
     pub fn reset(&self) -> Duration {
         self.reset
     }

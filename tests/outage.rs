@@ -241,3 +241,19 @@ async fn health_reports_the_outage_its_cause_and_its_end() {
     let error = health.error().expect("it is out");
     assert_eq!(error.to_string(), "the store accepts no writes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_refused_just_before_is_not_refused_during_the_outage() {
+    let store = store();
+    let limiter = limiter(&store, Outage::Allow);
+    let is_granted = async |key| {
+        let decision = limiter.try_acquire(key).await;
+        decision.expect("a decision").is_granted()
+    };
+    for nth in 0..=LIMIT {
+        assert_eq!(is_granted("a").await, nth < LIMIT);
+    }
+    fail(&store, Fault::Unreachable);
+    // The first request notices the outage.
+    assert!(is_granted("b").await && is_granted("a").await);
+}

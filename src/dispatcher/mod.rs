@@ -208,13 +208,15 @@ impl Dispatcher {
             return;
         }
         if is_new {
-            // The fallback store serves requests that wait, and counts the work in progress.
-            let is_served = |it: &Arc<KeyQueue>| {
-                let has_fallback = it.handle.load().policy.fallback.is_some();
-                has_fallback && self.store.shard(&it.key) == shard
-            };
-            for queue in self.queues().into_iter().filter(is_served) {
-                queue.update(|queue| queue.end_outage(Instant::now()));
+            // The fallback store decides, serves requests that wait, and counts the work in progress.
+            let mut handles = self.handles();
+            handles.retain(|it| it.load().policy.fallback.is_some());
+            for handle in handles {
+                handle.denials.forget(None);
+                let queues = handle.queues().into_iter();
+                for queue in queues.filter(|it| self.store.shard(&it.key) == shard) {
+                    queue.update(|queue| queue.end_outage(Instant::now()));
+                }
             }
         }
         self.ensure_task();

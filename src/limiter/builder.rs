@@ -93,8 +93,8 @@ impl LimiterBuilder {
 
     /// Fails requests that would have to wait longer, most of them at once. Default: any wait.
     ///
-    /// A request also fails once it has waited so long for a store that is out. But if the first answer of the store for the
-    /// key takes longer than the bound, the request waits for the answer, and departs by that or fails.
+    /// A request also fails once it has waited so long for a store that is out. But if no other request of the
+    /// key waits, it waits for the answer of the store, even beyond the bound, and departs by that or fails.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self

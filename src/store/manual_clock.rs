@@ -20,8 +20,8 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// clock. If tokio's clock is paused (`start_paused = true`), the embedded store follows it, and most tests need
 /// nothing else. Use this clock in tests that
 ///
-/// - run on any runtime and ask for decisions alone: [`try_acquire`], [`peek`], and [`acquire`] with a bound that is
-///   too short. They do not sleep, so only this clock has to advance;
+/// - run on any runtime and ask for decisions alone, by [`try_acquire`] and [`peek`]. They do not sleep, so only this clock has
+///   to advance;
 /// - set the store's clock apart from the host's.
 ///
 /// ```
@@ -55,7 +55,7 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 ///
 /// A waiting request sleeps by tokio's clock, whatever happens to this one. After that sleep, a clock that stands still
 /// shows that no time has passed. If requests wait, use a [running](Self::running) clock. The [guard], a permit's
-/// [validity] and timeouts follow tokio's clock too.
+/// [validity], timeouts and the [denial cache] follow tokio's clock too.
 ///
 /// Setting a running clock acts as setting the clock of a Redis host. Forward, requests depart early, beside those that
 /// were granted already. Back, what is used stays used until the clock has caught up. [Strict recovery] notices both if the
@@ -65,6 +65,7 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 /// [`peek`]: crate::Limiter::peek
 /// [`acquire`]: crate::Limiter::acquire
 /// [validity]: crate::Permit::is_valid
+/// [denial cache]: crate::LimiterBuilder::denial_cache
 /// [guard]: crate::LimiterBuilder::guard
 /// [Strict recovery]: crate::Recovery::Strict
 #[derive(Debug, Clone)]

@@ -28,7 +28,7 @@ const SWEEP_PERIOD: u64 = 60_000_000;
 /// Keeps state within the process: the store of a [`Limiter`](crate::Limiter) unless set otherwise.
 ///
 /// Clones share their state. A key is dropped some time after nothing recorded for it counts any more: with calls a
-/// minute later, and before there are more than about twice the keys that count at once.
+/// minute later, and before there are more than 2,048, or about twice the keys that count at once.
 ///
 /// The clock is tokio's, so that tests can pause it. It begins with the host's time when the store is made, and fixed windows
 /// do not follow later corrections of that.

@@ -107,8 +107,8 @@ impl FailingStore {
         }
     }
 
-    /// Sets how long each answer takes, and each failure, by tokio's clock. Default: one turn of the runtime, in
-    /// which no time passes. This also applies to further calls of clones.
+    /// Sets how long each answer takes, and each failure, by tokio's clock. A limiter's first request takes two: a ping,
+    /// then its call. Default: one turn of the runtime, in which no time passes. This also applies to further calls of clones.
     pub fn latency(self, latency: Duration) -> Self {
         self.script.lock().latency = latency;
         self
@@ -119,7 +119,8 @@ impl FailingStore {
         self.script.lock().fault = Some((fault, u64::MAX));
     }
 
-    /// Makes the next calls fail, so many, and none after them. Pings count if they [fail](Fault).
+    /// Makes the next calls fail, so many, and none after them. Pings count if they [fail](Fault), also that
+    /// before a limiter's first call.
     pub fn fail_next(&self, calls: u64, fault: Fault) {
         self.script.lock().fault = (calls > 0).then_some((fault, calls));
     }
@@ -130,7 +131,8 @@ impl FailingStore {
     }
 
     /// Forgets all state, as a server that restarts without its data. Granted requests still depart; under
-    /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then.
+    /// [`Recovery::Strict`](crate::Recovery::Strict), all keys are in quarantine then. Refusals are
+    /// [remembered](crate::LimiterBuilder::denial_cache) for up to a second.
     pub fn lose_state(&self) {
         self.store.clear();
     }
