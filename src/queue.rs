@@ -87,6 +87,8 @@ pub(crate) struct Queue {
     is_announced: bool,
     /// The latest answer; without a reset before the first one.
     latest: Standing,
+    /// When it arrived.
+    latest_at: Option<Instant>,
     /// The counters of all costs and turns above, except of turns that were granted before a change.
     counters: CounterSet,
     places: PlaceCount,
@@ -383,6 +385,12 @@ impl Queue {
         Some(self.latest).filter(|latest| latest.reset.is_some())
     }
 
+    /// What was left at the latest answer, if it arrived later than that.
+    #[cfg(feature = "tower")]
+    pub(crate) fn remaining_since(&self, since: Option<Instant>) -> Option<Remaining> {
+        (self.latest_at > since).then_some(self.latest.remaining)
+    }
+
     /// When the last request is expected to depart, if it has no bound.
     pub(crate) fn expected_without_bound(&self) -> Option<Instant> {
         let (_, request) = self.waiting.last_key_value()?;
@@ -614,7 +622,7 @@ impl Queue {
                 self.departing.woken.extend(request.waker.take());
             }
         }
-        self.latest = answer.standing;
+        (self.latest, self.latest_at) = (answer.standing, Some(now));
         self.is_announced = answer.next_call.is_some();
         let unused = self.distribute(&sent, answer, now);
         self.departing.unblock(now);

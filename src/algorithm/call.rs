@@ -93,7 +93,7 @@ pub struct Take {
 }
 
 /// Requests of other processes depart at most so long after the call that granted them, in microseconds.
-const OTHERS_DEPART_WITHIN: u64 = 1_000_000;
+pub(super) const OTHERS_DEPART_WITHIN: u64 = 1_000_000;
 
 impl Take {
     /// Asks for one request that arrives now, in a way that no answer can lose.

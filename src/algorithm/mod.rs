@@ -52,7 +52,8 @@ const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
 /// The times and other numbers that the scripts share, by their marks.
 #[cfg(feature = "redis")]
-pub(crate) const CONSTANTS: [(&str, u64); 17] = [
+pub(crate) const CONSTANTS: [(&str, u64); 18] = [
+    ("@DEPART_WITHIN", call::OTHERS_DEPART_WITHIN),
     ("@LATE", demand::LATE),
     ("@OVERDUE", demand::OVERDUE),
     ("@FORGOTTEN", demand::FORGOTTEN),

@@ -185,7 +185,7 @@ if raw ~= '' then raw = #raw < @head + size and call('GETRANGE', key, 0, @head +
 local at = @head + 1
 -- A damaged value may end where numbers are expected: of commands, generation and former quotas, or of one announcement. So a
 -- copy of it goes on with zeros. To copy a long value takes long.
-local padded = #raw > 1024 and raw or raw .. rep('\0', 128)
+local padded = #raw > 1024 and raw or raw .. rep('\0', 160)
 -- Shares and reserves; `nil` if only the level and the arrival of requests count.
 local fair
 if call_flags % 128 >= 16 or flags >= 16 or has_share then fair = { has_tags = flags >= 16 } end
@@ -226,7 +226,7 @@ if flags >= 4 then
   at = at + bytes
   if operation < 2 then common.more = { before = added } end
   -- A transaction drops them. A reset asks the counters until when it has forgotten departures.
-  needs_transaction = operation < 2 and ends <= now or operation == 6 and ends > now or added > 400
+  needs_transaction = operation < 2 and ends <= now or operation > 3 and operation ~= 5 and ends > now or added > 400
 end
 if raw ~= '' and at + logs > #raw + 1 then --whole
 if raw ~= '' and (at + logs > #raw + 1 or #raw ~= @head + size or size > tail_room) then --ring
@@ -695,6 +695,8 @@ else
       local is_stricter& = now >= allowed_until& or units < allowed& or units == allowed& and ends > allowed_until&
       local since = now
       if unit == @unit then since = math.max(since, common.latest$()) end
+      since = math.min(since, now + @DEPART_WITHIN)
+      if unit == @place then since = ends end --places
       if unit == & and is_stricter& then allowed&, allowed_until&, common.allowed_since& = units, ends, since end
     else
       paused = 0

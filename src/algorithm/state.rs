@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
+use super::call::OTHERS_DEPART_WITHIN;
 use super::{
     Ahead, Announcement, Attempt, Command, Concurrent, Costs, Counter, Demand, Grant, Known,
     LONGEST_SPAN, Mode, Origin, Others, Recorded, Settlement, Tag, Take, Taken, Tally, Times,
@@ -443,11 +444,15 @@ impl State {
                     || (units, Reverse(until)) < (allowed.units, Reverse(allowed.until))
                 {
                     let alike = self.counters.iter().filter(|it| it.nth() == unit);
-                    let since = alike.map(|it| it.latest()).fold(now, u64::max);
+                    let latest = alike.chain(&self.former).map(|it| it.latest());
+                    // A long window rounds it up by more.
+                    let latest = latest.fold(now, u64::max).min(now + OTHERS_DEPART_WITHIN);
+                    // Places are released, not returned.
+                    let is_place = self.places().is_some_and(|(it, _)| it.nth() == unit);
                     *allowed = Allowance {
                         units,
                         until,
-                        since,
+                        since: if is_place { until } else { latest },
                     };
                 }
             }

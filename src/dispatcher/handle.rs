@@ -31,8 +31,6 @@ use crate::lock::{Loaded, Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{Arrival, CounterSet, LONGEST_CALL, Queue, Refusal, Standing, Turn};
-#[cfg(feature = "tower")]
-use crate::quota::CONCURRENT;
 use crate::snapshot::Snapshot;
 use crate::store::{Answered, Call, Operation};
 use crate::telemetry::{self, Telemetry};
@@ -575,15 +573,13 @@ impl Handle {
         is_new
     }
 
-    /// How much of a unit was left at the last answers for this key, unless more is available since. Places may be returned at any
-    /// time.
+    /// How much of a unit was left at the answers for this key since then.
     #[cfg(feature = "tower")]
-    pub(crate) fn least_remaining(&self, key: &Key, unit: usize, now: Instant) -> u32 {
+    pub(crate) fn least_remaining(&self, key: &Key, unit: &str, since: Option<Instant>) -> u32 {
         let lanes = self.lanes(key);
-        let standings = lanes.iter().filter_map(|queue| queue.lock().standing());
-        let is_place = self.policy().units()[unit] == CONCURRENT;
-        let standings = standings.filter(|it| is_place || it.reset > Some(now));
-        let left = standings.map(|standing| standing.remaining.left.0[unit]);
+        let left = lanes
+            .iter()
+            .filter_map(|queue| queue.lock().remaining_since(since)?.of(unit));
         left.min().unwrap_or(u32::MAX)
     }
 

@@ -64,9 +64,11 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             continue;
         };
         let name = policy.units()[unit];
-        // The upstream also counts the requests that have departed since.
         let left_then = remaining.of(name).unwrap_or(u32::MAX);
-        let left = left_then.min(handle.least_remaining(key, unit, begun));
+        let refill = shortest_refill(&policy, name);
+        // The upstream also counts the requests that have departed since.
+        let left_now = handle.least_remaining(key, name, begun.checked_sub(refill));
+        let left = left_then.min(left_now);
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
@@ -74,7 +76,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
-                let says_more = left > 0 || time > shortest_refill(&policy, name) + ROUNDING;
+                let says_more = left > 0 || time > refill + ROUNDING;
                 (says_more || advice.is_refused(name))
                     && handle.announces(key, Some(name), time, turn.from)
             }
@@ -255,7 +257,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_left_before_a_window_ended_does_not_count() {
-        let quotas = [Quota::per_second(10), Quota::concurrent(100)];
+        let quotas = [
+            Quota::per_second(10),
+            Quota::per_hour(900),
+            Quota::concurrent(100),
+        ];
         let builder = quotas
             .into_iter()
             .fold(Limiter::builder(), LimiterBuilder::quota);
@@ -271,18 +277,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_used_of_an_allowance_may_depart() {
-        let limiter = limiter(Quota::per_minute(100));
-        let left = async || limiter.peek("a").await.unwrap().remaining();
-        let first = depart(&limiter).await;
-        apply(&first, &Advice::remaining(3, SECOND * 50));
-        tokio::time::advance(SECOND).await;
-        let second = depart(&limiter).await;
-        assert_eq!(left().await, 2);
-        second.forfeit();
-        assert_eq!(left().await, 3);
-        // The upstream has counted this one.
-        first.forfeit();
-        assert_eq!(left().await, 3);
+        // Times of the second one are rounded to two minutes.
+        for quotas in ["100/m", "100/m + 1000000/d"] {
+            let parts = quotas.split(" + ").map(|it| it.parse().unwrap());
+            let builder = parts.fold(Limiter::builder(), LimiterBuilder::quota);
+            let limiter = builder.build().unwrap();
+            let left = async || limiter.peek("a").await.unwrap().remaining();
+            let first = depart(&limiter).await;
+            apply(&first, &Advice::remaining(3, SECOND * 50));
+            tokio::time::advance(SECOND).await;
+            let second = depart(&limiter).await;
+            assert_eq!(left().await, 2);
+            second.forfeit();
+            assert_eq!(left().await, 3);
+            // The upstream has counted this one.
+            first.forfeit();
+            assert_eq!(left().await, 3);
+        }
     }
 
     #[tokio::test(start_paused = true)]

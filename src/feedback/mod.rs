@@ -74,17 +74,23 @@ impl<R, F: Fn(&R) -> Advice> Feedback<R> for F {
     }
 }
 
-/// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct.
-pub(crate) fn settle(permit: &Permit, actual: Option<Cost>) -> Option<Charge> {
+/// The charge of a request, corrected by what the response says of its cost. `None` if there is nothing else to correct. With
+/// `is_partial`, the response may name units that are not counted.
+pub(crate) fn settle(permit: &Permit, actual: Option<&Cost>, is_partial: bool) -> Option<Charge> {
     // The actual cost in these units may differ from its estimate.
     let is_estimate = |unit: &&str| ![REQUESTS, CONCURRENT].contains(unit);
-    let has_units = permit.granted.turn.counters.units.iter().any(is_estimate);
+    let units = permit.granted.turn.counters.units;
+    let has_units = units.iter().any(is_estimate);
     if actual.is_none() && !has_units {
         return None;
     }
     let charge = Charge::of(permit);
     // If it fails, the estimate counts.
-    if let Some(Err(error)) = actual.map(|actual| charge.settle_to(&actual)) {
+    let settled = actual.map(|actual| match is_partial {
+        true => charge.settle_to(&actual.within(units)),
+        false => charge.settle_to(actual),
+    });
+    if let Some(Err(error)) = settled {
         let current = permit.handle.load();
         current.telemetry.unsettled(charge.key(), &error);
     }

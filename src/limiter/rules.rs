@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use super::{Kind, Limiter};
 use crate::acquire::{Acquire, Progress};
-use crate::cost::{Cost, RequestOptions};
+use crate::cost::RequestOptions;
 use crate::dispatcher::{Dispatcher, Handle, Settings};
 use crate::error::BuildError;
-#[cfg(feature = "tower")]
-use crate::feedback::Advice;
 use crate::key::{Extracted, KeyExtractor, RequestHead, host};
 use crate::lock::Mutex;
-#[cfg(feature = "tower")]
-use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::{REQUESTS, UnitNames};
+use crate::quota::REQUESTS;
 use crate::rules::Rules;
 use crate::store::MemoryStore;
 use crate::telemetry;
@@ -140,21 +136,6 @@ impl Limiter {
         }
     }
 
-    /// The part of a cost that counts in these units. A rule may count fewer than others; without rules, each unit is counted.
-    pub(crate) fn counted(&self, cost: Cost, units: UnitNames) -> Cost {
-        match self.live() {
-            Some(_) => cost.within(units),
-            None => cost,
-        }
-    }
-
-    /// The cost of a request as its response states it, in the units that count.
-    #[cfg(feature = "tower")]
-    pub(crate) fn actual_cost(&self, advice: &Advice, permit: &Permit) -> Option<Cost> {
-        let units = permit.granted.turn.counters.units;
-        (advice.cost()).map(|cost| self.counted(cost.clone(), units))
-    }
-
     /// Asks for the permit of a request; `None` if it needs none. These options go before those of the extractor.
     pub(crate) fn admit<R>(
         &self,
@@ -177,7 +158,11 @@ impl Limiter {
             Extracted::Ruled(ruled) => (ruled.key, ruled.cost, ruled.options),
         };
         let options = options.or(extractor.options(request)).or(rule);
-        let mut costs = self.counted(options.cost.unwrap_or_default(), handle.policy().units());
+        let mut costs = options.cost.unwrap_or_default();
+        if self.live().is_some() {
+            // The rule may count fewer units than others.
+            costs = costs.within(handle.policy().units());
+        }
         if let (None, Some(cost)) = (costs.of_unit(REQUESTS), cost) {
             costs.set(REQUESTS, cost);
         }

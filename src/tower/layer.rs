@@ -378,7 +378,7 @@ where
             return (self.direction.report.report(response, None), None);
         };
         let advice = self.direction.feedback.read(&response);
-        let charge = feedback::settle(permit, self.limiter.actual_cost(&advice, permit));
+        let charge = feedback::settle(permit, advice.cost(), self.limiter.live().is_some());
         let applying = feedback::apply(permit, &advice);
         let response = self
             .direction

@@ -144,7 +144,7 @@ where
         }
         let response = answer?;
         let advice = self.direction.feedback.read(&response);
-        let charge = feedback::settle(&permit, self.limiter.actual_cost(&advice, &permit));
+        let charge = feedback::settle(&permit, advice.cost(), self.limiter.live().is_some());
         // The limits of another host, to which the client was redirected, say nothing of this key.
         let url = response.url();
         let is_same = url.host_str() == asked.host_str() && url.port() == asked.port();

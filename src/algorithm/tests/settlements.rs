@@ -143,7 +143,7 @@ proptest! {
     fn an_allowance_gets_back_only_what_was_taken_from_it(
         steps in steps(),
         quota in prop::sample::select(vec![
-            "100/s", "100/s fixed-window", "100/s gcra burst=100", "100/s spacing",
+            "100/s", "100/s fixed-window", "100/s gcra burst=100", "100 concurrent",
         ]),
         (units, span) in (0..60_u32, 0..SECOND),
     ) {

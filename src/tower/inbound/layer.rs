@@ -321,10 +321,8 @@ impl<F> Inbound<F> {
             self.write(&mut head.headers, policy, headroom);
         }
         // Another layer may charge in the same units, or in others.
-        let units = permit.granted.turn.counters.units;
         let actual = head.extensions.get::<Cost>().filter(|_| counts);
-        let actual = actual.map(|cost| cost.within(units));
-        let mut charge = feedback::settle(&permit, actual);
+        let mut charge = feedback::settle(&permit, actual, true);
         if !counts {
             charge = None;
             // Its body may still be in progress.
