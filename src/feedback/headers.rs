@@ -49,8 +49,8 @@ use crate::quota::{CONCURRENT, REQUESTS};
 ///
 /// | headers | as in | the reset |
 /// | --- | --- | --- |
-/// | `RateLimit-Policy: "t";q=9;qu="tokens"` with `RateLimit: "t";r=7;t=40` | draft 11 | in seconds |
-/// | `x-ratelimit-remaining-tokens`, `x-ratelimit-reset-tokens` | [OpenAI], Groq, Azure | any |
+/// | `RateLimit-Policy: "t";q=9;qu="tokens"` with `RateLimit: "t";r=7;t=40` | draft 11, which does not list `tokens` itself | in seconds |
+/// | `x-ratelimit-remaining-tokens`, `x-ratelimit-reset-tokens` | [OpenAI], Groq, and Azure where it sends resets | any |
 /// | `x-ratelimit-remaining-tokens-minute`, `x-ratelimit-reset-tokens-minute` | Cerebras | any |
 /// | `anthropic-ratelimit-tokens-remaining`, `anthropic-ratelimit-tokens-reset` | [Anthropic] | any |
 ///
