@@ -16,7 +16,7 @@ use http::{Response, StatusCode};
 use tokio::net::TcpListener;
 use tower_throttle::store::RedisStore;
 use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{FailureMode, Limiter, LimiterBuilder, ThrottleLayer, key};
+use tower_throttle::{FailureMode, Limiter, ThrottleLayer, key};
 
 /// A server that limits its clients.
 #[derive(Parser)]
@@ -50,17 +50,13 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn app(redis: Option<&str>) -> anyhow::Result<Router> {
-    let store = match redis {
-        Some(url) => Some(RedisStore::connect(url).await?),
-        None => None,
-    };
+    let mut builder = Limiter::builder();
+    if let Some(url) = redis {
+        builder = builder.store(RedisStore::connect(url).await?);
+    }
     // The names distinguish the limits in the headers and in Redis.
     let limiter = |name, quota: &str| -> anyhow::Result<Limiter> {
-        let mut builder: LimiterBuilder = Limiter::builder().name(name).quota(quota.parse()?);
-        if let Some(store) = &store {
-            builder = builder.store(store.clone());
-        }
-        Ok(builder.build()?)
+        Ok(builder.clone().name(name).quota(quota.parse()?).build()?)
     };
 
     // Each address has its own quota for all of its requests. Behind a proxy, all clients would share the proxy's

@@ -79,7 +79,9 @@ async fn clients(builder: LimiterBuilder) -> anyhow::Result<Vec<ClientWithMiddle
     };
     let clients = (0..REPLICAS).map(|_| {
         let throttle = ThrottleMiddleware::new(builder.clone().build()?);
-        let client = ClientBuilder::new(reqwest::Client::new()).with(throttle);
+        // The upstream is local, so ignore proxy settings of the environment.
+        let plain = reqwest::Client::builder().no_proxy().build()?;
+        let client = ClientBuilder::new(plain).with(throttle);
         anyhow::Ok(client.build())
     });
     clients.collect()

@@ -104,6 +104,10 @@ async fn main() -> anyhow::Result<()> {
     seen.check()
 }
 
+/// The request to which the strict host responds with 429, counted from 1, and the pause that it asks for, in seconds.
+const REFUSED: usize = 3;
+const PAUSE: u64 = 2;
+
 /// Arrival times and concurrency of requests.
 #[derive(Default)]
 struct Record {
@@ -125,8 +129,12 @@ async fn serve(number: usize, start: Instant, seen: Arc<Mutex<Record>>) -> anyho
         };
         sleep(Duration::from_millis(takes)).await;
         seen.lock().expect("no panic while recording").concurrent -= 1;
-        if name == "strict" && requests == 3 {
-            return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")]).into_response();
+        if name == "strict" && requests == REFUSED {
+            return (
+                StatusCode::TOO_MANY_REQUESTS,
+                [("retry-after", PAUSE.to_string())],
+            )
+                .into_response();
         }
         robots.into_response()
     });
@@ -156,7 +164,14 @@ impl Record {
             self.max_concurrent <= CONCURRENT,
             "too many concurrent requests"
         );
-        let [brisk, slow, _] = &self.arrivals;
+        let [brisk, slow, strict] = &self.arrivals;
+        let mut retry = strict.times().skip(REFUSED - 1);
+        let pause = retry.next().zip(retry.next()).map(|(at, next)| next - at);
+        println!("strict: {pause:.2?} after its 429 (it asked for {PAUSE} s)");
+        anyhow::ensure!(
+            pause >= Some(Duration::from_secs(PAUSE)),
+            "the strict host was not left alone"
+        );
         let is_delayed = brisk.times().last() > slow.times().last();
         anyhow::ensure!(!is_delayed, "the slow host delayed the brisk one");
         Ok(())

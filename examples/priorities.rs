@@ -6,7 +6,7 @@
 //! ```
 
 use std::time::{Duration, Instant};
-use std::{env, process};
+use std::{array, env, process};
 
 use anyhow::ensure;
 use futures_util::future::try_join_all;
@@ -51,9 +51,9 @@ async fn main() -> anyhow::Result<()> {
     let (without, with, tenants, starved, reserved) = tokio::try_join!(
         median_wait(builder("arrival"), Priority::Normal),
         median_wait(builder("priority"), Priority::High),
-        parts(builder("shares"), &TENANTS),
-        parts(builder("flood"), &JOBS_IN_A_FLOOD),
-        parts(reserving, &JOBS_IN_A_FLOOD),
+        parts(builder("shares"), TENANTS),
+        parts(builder("flood"), JOBS_IN_A_FLOOD),
+        parts(reserving, JOBS_IN_A_FLOOD),
     )?;
 
     println!(
@@ -61,14 +61,14 @@ async fn main() -> anyhow::Result<()> {
     );
     ensure!(with < without, "priorities have no effect");
 
-    let [a, b, c] = tenants[..] else { panic!() };
+    let [a, b, c] = tenants;
     println!("parts of tenants with weights of 1, 2 and 5: {a:.1}%, {b:.1}%, {c:.1}%");
     for (part, weight) in [(a, 1.0), (b, 2.0), (c, 5.0)] {
         let expected = 100.0 * weight / 8.0;
         ensure!((part - expected).abs() < 4.0, "{part}% is not {expected}%");
     }
 
-    let (starved, reserved) = (starved[0], reserved[0]);
+    let ([starved, _], [reserved, _]) = (starved, reserved);
     println!("part of jobs under a flood: {starved:.1}% without, {reserved:.1}% with a reserve");
     ensure!(starved < 2.0, "{starved}% went before the flood");
     ensure!((reserved - 10.0).abs() < 3.0, "{reserved}% is not 10%");
@@ -109,12 +109,15 @@ async fn median_wait(builder: LimiterBuilder, priority: Priority) -> anyhow::Res
 }
 
 /// The part of each kind in the departures, in percent, while requests of all kinds wait in all replicas.
-async fn parts(builder: LimiterBuilder, kinds: &[Kind]) -> anyhow::Result<Vec<f64>> {
+async fn parts<const N: usize>(
+    builder: LimiterBuilder,
+    kinds: [Kind; N],
+) -> anyhow::Result<[f64; N]> {
     let limiters = limiters(builder).await?;
     let begun = Instant::now();
     let mut waiting = FuturesUnordered::new();
     for limiter in &limiters {
-        for (kind, acquire) in kinds.iter().enumerate() {
+        for (kind, acquire) in kinds.into_iter().enumerate() {
             waiting.extend((0..DEPARTURES / 2).map(|_| async move {
                 acquire(limiter).await?;
                 anyhow::Ok((kind, begun.elapsed()))
@@ -128,7 +131,7 @@ async fn parts(builder: LimiterBuilder, kinds: &[Kind]) -> anyhow::Result<Vec<f6
     check(departed.iter().map(|(_, at)| *at))?;
     let of = |kind| departed[FIRST..].iter().filter(|it| it.0 == kind).count();
     let percent = |kind| 100.0 * of(kind) as f64 / DEPARTURES as f64;
-    Ok((0..kinds.len()).map(percent).collect())
+    Ok(array::from_fn(percent))
 }
 
 /// Fails if there were too many departures at any time.

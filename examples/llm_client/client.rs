@@ -27,8 +27,8 @@ pub(crate) struct Message {
 }
 
 impl ChatRequest {
-    /// The most tokens that it can use: one for each 4 bytes of its prompt, and `max_tokens`.
-    fn most_tokens(&self) -> u32 {
+    /// An estimate of the tokens that it uses at most: one for each 4 bytes of its English prompt, and `max_tokens`.
+    fn estimated_tokens(&self) -> u32 {
         let bytes: usize = self.messages.iter().map(|it| it.content.len()).sum();
         let prompt = u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX);
         prompt.saturating_add(self.max_tokens)
@@ -75,7 +75,7 @@ pub(crate) async fn chat(
     request: &ChatRequest,
     settle: bool,
 ) -> anyhow::Result<u32> {
-    let estimate = Cost::from(("tokens", request.most_tokens()));
+    let estimate = Cost::from(("tokens", request.estimated_tokens()));
     let response = client.post(url).json(request).with_extension(estimate);
     let response = response.send().await?.error_for_status()?;
     // Reading the body consumes the response, so take the charge first.

@@ -123,6 +123,7 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
     let show = |[requests, tokens]: [u64; 2]| format!("{requests} requests and {tokens} tokens");
     let limits = [args.requests, args.tokens].map(u64::from);
     println!("limits: {} in any {window:?}", show(limits));
+    let mut parts = Vec::new();
     for (settle, headline) in [(false, "without settlement"), (true, "with settlement")] {
         let arrivals = measure(&redis, settle).await?;
         ensure!(!arrivals.is_empty(), "no request arrived");
@@ -136,7 +137,9 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
         );
         let is_within = most.iter().zip(limits).all(|(most, limit)| *most <= limit);
         ensure!(is_within, "more arrived than the limits allow");
+        parts.push(used);
     }
+    ensure!(parts[0] < parts[1], "settlement has no effect");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Tokio's time is paused in all tests: it advances while all tasks wait, so that a test of a minute takes no time.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ fn limiter(store: impl Store) -> Result<Limiter, BuildError> {
 struct Provider {
     arrivals: Mutex<Vec<Instant>>,
     /// The first answers; all others are 200.
-    troubles: Mutex<Vec<http::response::Builder>>,
+    troubles: Mutex<VecDeque<http::response::Builder>>,
 }
 
 #[async_trait::async_trait]
@@ -72,7 +73,7 @@ impl Middleware for Provider {
         _: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
         lock(&self.arrivals).push(Instant::now());
-        let answer = lock(&self.troubles).pop().unwrap_or_default();
+        let answer = lock(&self.troubles).pop_front().unwrap_or_default();
         // The URL of the answer, because limits of another origin are ignored.
         let answer = answer.url(request.url().clone());
         Ok(answer.body("sunny").expect("valid headers").into())
@@ -146,7 +147,7 @@ async fn sends_nothing_for_as_long_as_the_provider_asks() {
     let too_many = http::Response::builder()
         .status(429)
         .header("retry-after", "3");
-    lock(&provider.troubles).push(too_many);
+    lock(&provider.troubles).push_back(too_many);
     for _ in 0..2 {
         forecasts.of("Lisbon").await.expect("an answer");
     }
