@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::response::IntoResponse as _;
 use futures_util::future::try_join_all;
@@ -167,11 +168,12 @@ impl Record {
         let [brisk, slow, strict] = &self.arrivals;
         let mut retry = strict.times().skip(REFUSED - 1);
         let pause = retry.next().zip(retry.next()).map(|(at, next)| next - at);
-        println!("strict: {pause:.2?} after its 429 (it asked for {PAUSE} s)");
-        anyhow::ensure!(
-            pause >= Some(Duration::from_secs(PAUSE)),
-            "the strict host was not left alone"
+        let pause = pause.context("the strict host got no request after its 429")?;
+        println!(
+            "strict: the next request came {pause:.2?} after its 429, which asked for {PAUSE} s"
         );
+        let is_left_alone = pause >= Duration::from_secs(PAUSE);
+        anyhow::ensure!(is_left_alone, "the strict host was not left alone");
         let is_delayed = brisk.times().last() > slow.times().last();
         anyhow::ensure!(!is_delayed, "the slow host delayed the brisk one");
         Ok(())
