@@ -16,9 +16,12 @@ fn check(name: &str, text: &str, args: &[&str]) -> Ended {
 #[test]
 fn all_formats_yield_the_same_rules() {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/rules/files");
-    let all = ["toml", "yaml", "json"].map(|extension| {
+    let [toml, yaml] = ["every.toml", "every.yaml"]
+        .map(|name| fs::read_to_string(files.join(name)).expect("a file"));
+    let json: serde_json::Value = toml::from_str(&toml).expect("rules");
+    let texts = [("toml", toml), ("yaml", yaml), ("json", json.to_string())];
+    let all = texts.map(|(extension, text)| {
         let name = format!("every.{extension}");
-        let text = fs::read_to_string(files.join(&name)).expect("a file");
         let by_name = check(&name, &text, &["--json"]).json()["rules"].clone();
         let by_option = check("rules", &text, &["--json", "--format", extension]).json();
         assert_eq!(by_option["rules"], by_name);
