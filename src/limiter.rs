@@ -102,9 +102,8 @@ impl Limiter {
         Acquire::new(self.handle(), key.into())
     }
 
-    /// Decides at once, with the answer of the store, whether a request may depart. It overtakes only requests of
-    /// a lower priority that wait.
-    /// [`Acquire::now`] does the same with a cost.
+    /// Decides at once, with the answer of the store, whether a request may depart. It overtakes only requests
+    /// of a lower priority that wait. [`Acquire::now`] does the same with a cost.
     ///
     /// A key that is known to be over its limit is refused without a call to the store: see
     /// [`denial_cache`](LimiterBuilder::denial_cache).

@@ -106,8 +106,8 @@ impl Permit {
 pub enum Decision {
     /// The request may depart now.
     Granted(Permit),
-    /// It may not, and nothing was recorded. The state of the key shows how long it would have to wait
-    /// at least.
+    /// It may not, and nothing was recorded. The state of the key shows how long it would have to wait at
+    /// least.
     Limited(Snapshot),
 }
 

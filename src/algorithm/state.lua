@@ -225,8 +225,9 @@ if flags >= 4 then
   former, former_ends = sub(raw, at, at + bytes - 1), ends
   at = at + bytes
   if operation < 2 then common.more = { before = added } end
-  -- A transaction drops them. A reset asks the counters until when it has forgotten departures.
-  needs_transaction = operation < 2 and ends <= now or operation > 3 and operation ~= 5 and ends > now or added > 400
+  -- A transaction drops them. An allowance and a reset ask them for the latest departure.
+  local asks = operation == 4 or operation == 6
+  needs_transaction = operation < 2 and ends <= now or asks and ends > now or added > 400
 end
 if raw ~= '' and at + logs > #raw + 1 then --whole
 if raw ~= '' and (at + logs > #raw + 1 or #raw ~= @head + size or size > tail_room) then --ring
@@ -482,6 +483,7 @@ if operation < 3 then
       if unit == & and counts then corrections&[i& + 1], corrections&[i& + 2] = time, difference end
     end
     settle$(corrections@unit)
+    -- Departures that were taken from what an upstream allows return to it.
     local function correct(allowed, finish, since, list)
       for i = 1, #list, 2 do
         local is_taken_from_it = list[i] > since and list[i] < finish

@@ -67,16 +67,15 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         let left_then = remaining.of(name).unwrap_or(u32::MAX);
         let refill = shortest_refill(&policy, name);
         // The upstream also counts the requests that have departed since.
-        let left_now = handle.least_remaining(key, name, begun.checked_sub(refill));
-        let left = left_then.min(left_now);
+        let left = || left_then.min(handle.least_remaining(key, name, begun.checked_sub(refill)));
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let others_use_them = units == 0 && left > policy.largest_costs().0[unit] / 2;
+                let others_use_them = units == 0 && left() > policy.largest_costs().0[unit] / 2;
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
-                let says_more = left > 0 || time > refill + ROUNDING;
+                let says_more = left() > 0 || time > refill + ROUNDING;
                 (says_more || advice.is_refused(name))
                     && handle.announces(key, Some(name), time, turn.from)
             }
@@ -148,7 +147,13 @@ fn shortest_refill(policy: &Policy, unit: &str) -> Duration {
 
 /// Whether an upstream announces less of a unit than the quotas let depart in that time. An announcement with much to
 /// spare does not matter: every response repeats it, and a window's worth of requests may be under way.
-fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u32) -> bool {
+fn is_less(
+    unit: usize,
+    left: u32,
+    time: Duration,
+    policy: &Policy,
+    remaining: impl FnOnce() -> u32,
+) -> bool {
     if left / 2 >= policy.largest_costs().0[unit] {
         return false;
     }
@@ -162,7 +167,7 @@ fn is_less(unit: usize, left: u32, time: Duration, policy: &Policy, remaining: u
         more.saturating_mul(quota.limit().into())
     });
     let expected = expected.min().unwrap_or(0);
-    u128::from(left) < expected.saturating_add(remaining.into())
+    u128::from(left) < expected.saturating_add(remaining().into())
 }
 
 #[cfg(test)]
@@ -173,8 +178,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn limiter(quota: Quota) -> Limiter {
-        Limiter::builder().quota(quota).build().unwrap()
+    fn limiter(quotas: &str) -> Limiter {
+        let quotas = quotas.split(" + ").map(|it| it.parse().unwrap());
+        let builder = quotas.fold(Limiter::builder(), LimiterBuilder::quota);
+        builder.build().unwrap()
     }
 
     async fn delay(limiter: &Limiter) -> Duration {
@@ -187,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_response_extends_a_newer_pause_only_if_it_states_a_longer_one() {
-        let limiter = limiter(Quota::per_second(9));
+        let limiter = limiter("9/s");
         let (slow, quick) = (depart(&limiter).await, depart(&limiter).await);
         tokio::time::advance(SECOND).await;
         apply(&quick, &Advice::pause(SECOND * 3));
@@ -204,7 +211,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn places_that_others_use_at_the_upstream_are_left_to_them_for_a_second() {
-        let limiter = limiter(Quota::concurrent(9));
+        let limiter = limiter("9 concurrent");
         let advice = |left| Advice::remaining_of(CONCURRENT, left, SECOND);
         let left = async || limiter.peek("a").await.unwrap().remaining();
         let [one, two, three] = [0; 3].map(|_| depart(&limiter));
@@ -224,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_does_not_hide_what_the_same_response_allows() {
-        let limiter = limiter(Quota::per_minute(9));
+        let limiter = limiter("9/m");
         let permit = depart(&limiter).await;
         assert!(apply(&permit, &Advice::remaining(8, SECOND * 30)).is_none());
         tokio::time::advance(SECOND).await;
@@ -249,7 +256,7 @@ mod tests {
             (Advice::remaining(0, SECOND * 5 / 2), SECOND * 5 / 2),
             (Advice::pause(SECOND * 2), SECOND * 2),
         ] {
-            let limiter = limiter(Quota::per_second(1));
+            let limiter = limiter("1/s");
             apply(&depart(&limiter).await, &advice);
             assert_eq!(delay(&limiter).await, delay_then, "{advice:?}");
         }
@@ -257,15 +264,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_left_before_a_window_ended_does_not_count() {
-        let quotas = [
-            Quota::per_second(10),
-            Quota::per_hour(900),
-            Quota::concurrent(100),
-        ];
-        let builder = quotas
-            .into_iter()
-            .fold(Limiter::builder(), LimiterBuilder::quota);
-        let limiter = builder.build().unwrap();
+        let limiter = limiter("10/s + 900/h + 100 concurrent");
         let first = depart(&limiter).await;
         for _ in 0..9 {
             depart(&limiter).await;
@@ -279,9 +278,7 @@ mod tests {
     async fn what_was_not_used_of_an_allowance_may_depart() {
         // Times of the second one are rounded to two minutes.
         for quotas in ["100/m", "100/m + 1000000/d"] {
-            let parts = quotas.split(" + ").map(|it| it.parse().unwrap());
-            let builder = parts.fold(Limiter::builder(), LimiterBuilder::quota);
-            let limiter = builder.build().unwrap();
+            let limiter = limiter(quotas);
             let left = async || limiter.peek("a").await.unwrap().remaining();
             let first = depart(&limiter).await;
             apply(&first, &Advice::remaining(3, SECOND * 50));
@@ -298,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_nothing_remains_turns_that_were_granted_before_are_held_back() {
-        let limiter = limiter(Quota::per_second(50));
+        let limiter = limiter("50/s");
         let first = depart(&limiter).await;
         let all: Vec<_> = (0..200)
             .map(|_| tokio::spawn(limiter.acquire("a")))
@@ -313,7 +310,7 @@ mod tests {
     #[test]
     fn only_fewer_than_the_quotas_let_depart_by_then_matter() {
         let is_less =
-            |left, time, policy: &Policy, remaining| is_less(0, left, time, policy, remaining);
+            |left, time, policy: &Policy, remaining| is_less(0, left, time, policy, || remaining);
         let policy = |quotas| PolicyParts::of(quotas).build().unwrap();
         let second = policy("10/s");
         assert!(!is_less(9, SECOND, &second, 9) && !is_less(0, SECOND, &second, 0));

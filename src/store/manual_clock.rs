@@ -63,7 +63,6 @@ const LATEST: Duration = Duration::from_secs(7_258_118_400);
 ///
 /// [`try_acquire`]: crate::Limiter::try_acquire
 /// [`peek`]: crate::Limiter::peek
-/// [`acquire`]: crate::Limiter::acquire
 /// [validity]: crate::Permit::is_valid
 /// [denial cache]: crate::LimiterBuilder::denial_cache
 /// [guard]: crate::LimiterBuilder::guard

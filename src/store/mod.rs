@@ -158,8 +158,8 @@ pub trait Store: Any + Debug + Send + Sync {
     fn subscribe(&self, _process: u64, _subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {}
 
     /// Returns true if nudges of other processes are likely to arrive, also those for this process alone. A process that does not
-    /// call soon after one is passed over. If none arrive, processes call more often: the next ones for a place among requests in progress every 100 ms.
-    /// Default: `false`.
+    /// call soon after one is passed over. If none arrive, processes call more often: the next ones for a place among requests in
+    /// progress every 100 ms. Default: `false`.
     fn is_subscribed(&self) -> bool {
         false
     }

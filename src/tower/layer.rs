@@ -233,9 +233,8 @@ impl<K, D> ThrottleLayer<K, D> {
 impl<K, R, F> ThrottleLayer<K, Outbound<R, F>> {
     /// Reads from each response what its request has cost, after [`feedback`](Self::feedback): what was charged in the units
     /// that it names is [corrected](crate::Charge::settle_to), or nothing if no quota counts one of them, with a warning. With rules,
-    /// units that the rule does not count are ignored.
-    /// Default: the estimate stays, unless the caller corrects the [`Charge`](crate::Charge) in the response's extensions, as
-    /// for a body that is streamed.
+    /// units that the rule does not count are ignored. Default: the estimate stays, unless the caller corrects the
+    /// [`Charge`](crate::Charge) in the response's extensions, as for a body that is streamed.
     ///
     /// ```
     /// use tower_throttle::{Cost, Limiter, Quota, ThrottleLayer};

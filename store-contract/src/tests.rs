@@ -287,7 +287,8 @@ impl Store for Values {
                 Ok(this.answered(sent, answers))
             });
         }
-        let before = this.values.lock().clone();
+        let rolls_back = this.fault == "rolls back batches";
+        let before = rolls_back.then(|| this.values.lock().clone());
         let answers = calls.iter().map(|call| {
             if this.fault == "applies twice" {
                 let _ = this.apply(call, this.read(call));
@@ -299,11 +300,11 @@ impl Store for Values {
             answer
         });
         let mut answers: Vec<_> = answers.collect();
+        if let Some(before) = before.filter(|_| answers.iter().any(Result::is_err)) {
+            *this.values.lock() = before;
+        }
         match this.fault {
             "reverses batches" => answers.reverse(),
-            "rolls back batches" if answers.iter().any(Result::is_err) => {
-                *this.values.lock() = before;
-            }
             "fails whole batches" if answers.iter().any(Result::is_err) => {
                 let error = answers.into_iter().find_map(Result::err);
                 return Box::pin(ready(Err(error.unwrap())));
