@@ -219,7 +219,8 @@ fn spoil(proxy: &Proxy, server: &RedisServer, spoiled: usize) -> Arc<AtomicUsize
     let mut other = server.client().get_connection().expect("a connection");
     proxy.inspect(move |sent| {
         let begins = sent.windows(5).any(|word| word == b"SET\r\n");
-        if begins && all.fetch_add(1, Ordering::SeqCst) < spoiled {
+        let is_ping = sent.windows(5).any(|word| word == b"}ping");
+        if begins && !is_ping && all.fetch_add(1, Ordering::SeqCst) < spoiled {
             // The value stays the same, but it was written.
             let mut change = redis::pipe();
             change.cmd("APPEND").arg("throttle:{a}").arg("x").ignore();

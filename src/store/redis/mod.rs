@@ -280,9 +280,28 @@ impl RedisStore {
                 if let Some(error) = worst {
                     return Err(error.clone());
                 }
-                let (pipe, deadline) = (Pipeline::new(), self.call_deadline());
-                let read = self.read::<()>(&*self.servers, name, pipe, deadline);
-                read.await?.1
+                let deadline = self.call_deadline();
+                let read = async |commands| {
+                    let read = self.read::<Value>(&*self.servers, name, commands, deadline);
+                    read.await.map(|(_, reading)| reading)
+                };
+                let mut write = Pipeline::new();
+                if calls.is_empty() {
+                    // It writes nothing, and fails where a write does: on a replica, or without memory.
+                    let unused = [name, "ping"].concat();
+                    write
+                        .cmd("SET")
+                        .arg(unused)
+                        .arg("")
+                        .arg("XX")
+                        .arg("PX")
+                        .arg(1);
+                }
+                match read(write).await {
+                    // The slot moves, so that another server has answered than the one that read the clock.
+                    Err(error) if error.is_conflict() => read(Pipeline::new()).await?,
+                    reading => reading?,
+                }
             }
         };
         Ok(Answered {
@@ -310,7 +329,7 @@ impl RedisStore {
         let now = if self.server_time {
             let time = redis::from_redis_value(last);
             let (seconds, micros): (u64, u64) = time.map_err(|_| strange())?;
-            seconds * 1_000_000 + micros
+            seconds.saturating_mul(1_000_000).saturating_add(micros)
         } else {
             let now = host_time();
             // The clock was read after the answer.

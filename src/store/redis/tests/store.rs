@@ -129,6 +129,21 @@ async fn a_call_ends_after_less_than_five_seconds_however_long_the_timeout() {
     assert!(store.ping(&Key::new("a")).await.is_err());
 }
 
+/// Otherwise each probe of it would end the outage, and each call begin another.
+#[tokio::test]
+async fn a_server_that_refuses_writes_fails_a_ping() {
+    let server = RedisServer::start();
+    let (store, key) = (store(&server), Key::new("a"));
+    for setting in ["maxmemory", "min-replicas-to-write"] {
+        store.ping(&key).await.unwrap();
+        server.command::<()>(&["CONFIG", "SET", setting, "1"]);
+        assert!(store.ping(&key).await.unwrap_err().is_outage(), "{setting}");
+        server.command::<()>(&["CONFIG", "SET", setting, "0"]);
+    }
+    store.ping(&key).await.unwrap();
+    assert_eq!(server.command::<u64>(&["DBSIZE"]), 0);
+}
+
 /// Otherwise strict recovery would take it for another server for as long as the new connection lasts.
 #[tokio::test]
 async fn a_server_that_is_busy_is_out_and_keeps_its_number() {
