@@ -372,8 +372,16 @@ impl Limiter {
             Kind::Ruled(live) => live.dispatcher.handles(),
         };
         let send = async |handle: &Handle| {
-            handle.load().telemetry.commanded(key, &command);
+            let report = || handle.load().telemetry.commanded(key, &command);
+            // It begins in this process.
+            let is_pause = matches!(command, Command::Pause { .. });
+            if is_pause {
+                report();
+            }
             let sent = handle.control(key, command).await;
+            if sent.is_ok() && !is_pause {
+                report();
+            }
             sent.map_err(|error| Error::new(Cause::Store(error), handle.policy(), key))
         };
         let sent = handles.iter().map(|handle| Box::pin(send(handle)));

@@ -13,9 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::algorithm::{Command, Settlement};
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::lock::Mutex;
 use crate::policy::Policy;
 use crate::priority::{Priority, Rank};
 use crate::queue::Turn;
@@ -62,6 +65,9 @@ pub(crate) struct Telemetry {
     /// These events were emitted.
     has_waited_long: AtomicBool,
     has_lacked_key: AtomicBool,
+    has_left_unsettled: AtomicBool,
+    /// The end of the last quarantine.
+    quarantined: Mutex<Option<Instant>>,
     #[cfg(feature = "metrics")]
     meters: meters::Meters,
 }
@@ -74,6 +80,8 @@ impl Telemetry {
             is_exempt: policy.is_exempt,
             has_waited_long: AtomicBool::new(false),
             has_lacked_key: AtomicBool::new(false),
+            has_left_unsettled: AtomicBool::new(false),
+            quarantined: Mutex::new(None),
             #[cfg(feature = "metrics")]
             meters: {
                 let before = before.filter(|it| it.policy == policy.label);
@@ -122,11 +130,13 @@ impl Telemetry {
         }
     }
 
-    /// The cost that a response states cannot be charged.
+    /// The cost that a response states cannot be charged. Emits one event.
     #[cfg(feature = "tower")]
     pub(crate) fn unsettled(&self, key: &Key, error: &dyn std::error::Error) {
-        let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
-        event!(WARN, policy, key, error, "a cost was not corrected");
+        if !self.has_left_unsettled.swap(true, Ordering::Relaxed) {
+            let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
+            event!(WARN, policy, key, error, "a cost was not corrected");
+        }
     }
 
     /// A request was refused without a call to the store.
@@ -231,7 +241,7 @@ impl Telemetry {
     pub(crate) fn commanded(&self, key: &Key, command: &Command) {
         let (policy, key) = (&*self.policy, key.as_str());
         match command {
-            Command::Pause { span, .. } => {
+            Command::Pause { span, .. } | Command::Allow { units: 0, span, .. } => {
                 let lasts = Duration::from_micros(*span).as_secs_f64();
                 event!(INFO, policy, key, lasts, "a key was paused");
                 meter!(self.meters.pauses.increment(1));
@@ -242,17 +252,24 @@ impl Telemetry {
         }
     }
 
-    /// The store has lost the state of a key, which rests for so long.
+    /// The store has lost the state of a key, which rests for so long. Other keys that it has lost at the same time rest
+    /// until the same time.
     pub(crate) fn quarantined(&self, key: &Key, rests: Duration) {
+        let now = Instant::now();
+        let last = self.quarantined.lock().replace(now + rests);
         let (policy, key) = (&*self.policy, key.as_str());
         let rests = rests.as_secs_f64();
-        event!(
-            WARN,
-            policy,
-            key,
-            rests,
-            "a key is in quarantine, as the store has lost its state"
-        );
+        if last.is_none_or(|ends| ends < now) {
+            event!(
+                WARN,
+                policy,
+                key,
+                rests,
+                "a key is in quarantine, as the store has lost its state"
+            );
+        } else {
+            event!(DEBUG, policy, key, rests, "another key is in quarantine");
+        }
         meter!(self.meters.quarantines.increment(1));
     }
 }

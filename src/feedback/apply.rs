@@ -86,7 +86,11 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
         };
         if is_news {
-            handle.apply_command(key, &command(Some(unit), units, time), begun);
+            let command = command(Some(unit), units, time);
+            handle.apply_command(key, &command, begun);
+            if name != CONCURRENT {
+                handle.load().telemetry.commanded(key, &command);
+            }
             news.push((Some(name), units, time));
         }
     }

@@ -116,12 +116,15 @@ pub(super) async fn commands(seen: &Seen) {
     store.out(&["b"]);
     limiter.try_acquire("b").await.expect_err("it is out");
     limiter.peek("b").await.expect_err("it is out");
+    limiter.reset("b").await.expect_err("it is out");
+    assert_eq!(seen.told("a key was reset").len(), 1);
     // The first call follows a ping.
     figures.assert_numbers(
         "store_calls_total{operation=ping,policy=ten,result=ok} 1
         store_calls_total{operation=take,policy=ten,result=ok} 1
         store_calls_total{operation=peek,policy=ten,result=ok} 1
         store_calls_total{operation=control,policy=ten,result=ok} 3
+        store_calls_total{operation=control,policy=ten,result=out} 1
         store_calls_total{operation=take,policy=ten,result=out} 1
         store_calls_total{operation=peek,policy=ten,result=out} 1
         store_calls_total{operation=take,policy=ten,result=error} 0
@@ -199,8 +202,10 @@ pub(super) async fn unknown_units(seen: &Seen) {
         .key(key::constant("a"))
         .settle(|_: &http::Response<String>| Some(Cost::from(("token", 1))));
     let service = layer.layer(service_fn(served::<()>));
-    let response = service.oneshot(http::Request::new(())).await;
-    response.expect("a response");
+    for _ in 0..2 {
+        let response = service.clone().oneshot(http::Request::new(())).await;
+        response.expect("a response");
+    }
     let fields = once(seen, "a cost was not corrected");
     let expected = "`ten`: cannot settle token, as the quotas count tokens";
     assert_eq!(fields.text("error"), expected);
@@ -323,26 +328,26 @@ pub(super) async fn loss(seen: &Seen) {
         limiters.push(build(builder));
     }
     let ask = async || {
-        for limiter in &limiters {
-            limiter.acquire("a").await.expect("a permit");
+        let asked = limiters
+            .iter()
+            .flat_map(|it| ["a", "b"].map(|key| it.acquire(key)));
+        for permit in join_all(asked).await {
+            permit.expect("a permit");
         }
     };
-    // The server is new, so the key is in quarantine at first.
+    // The server is new, so the keys are in quarantine at first.
     ask().await;
     seen.forget();
     ask().await;
     assert!(seen.told(MESSAGE).is_empty());
-    let keys: Vec<String> = server.command(&["KEYS", "*{a}*"]);
+    let keys: Vec<String> = server.command(&["KEYS", "*{*}*"]);
     for key in keys {
         server.command::<()>(&["DEL", &key]);
     }
-    let asked = limiters.iter().map(|limiter| limiter.acquire("a"));
-    for permit in join_all(asked).await {
-        permit.expect("a permit");
-    }
+    ask().await;
+    assert_eq!(seen.told("another key is in quarantine").len(), 2);
     let lost = seen.told(MESSAGE);
     assert_eq!(lost.len(), 2, "{:?}", seen.events());
-    assert_eq!(lost[0].fields.text("key"), "a");
     // A window and a second.
     let rests = lost[0].fields.number("rests");
     assert!((0.2..2.0).contains(&rests), "{rests}");
