@@ -130,8 +130,8 @@ impl Offset {
         Self {
             origin,
             // The store leaves out the fraction of a microsecond.
-            least: now * NANOS - local(received),
-            most: (now + 1) * NANOS - local(sent),
+            least: now.saturating_mul(NANOS) - local(received),
+            most: (now + 1).saturating_mul(NANOS) - local(sent),
         }
     }
 

@@ -667,8 +667,9 @@ impl Queue {
     /// Gives turns to the requests in their order, and returns the units of those that no request can use.
     fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant) -> Units {
         let (mut rank, mut unused) = (0, Units::default());
+        let asked = sent.demand.requests();
         for (turn, requests) in &answer.turns {
-            for _ in 0..*requests {
+            for _ in 0..asked.min(rank + u64::from(*requests)) - rank {
                 let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
                 rank += 1;
                 let turn = Turn {

@@ -47,7 +47,7 @@ impl SentCall {
         let leased = lease.filter(|_| !self.is_fallback);
         let turns = taken.grants.iter().map(|grant| {
             let from = offset.latest(grant.at);
-            let until = offset.earliest(grant.recorded - self.policy.buffer_micros());
+            let until = offset.earliest(grant.recorded.saturating_sub(self.policy.buffer_micros()));
             let until = until.min(from.max(now) + 2 * guard);
             let turn = Turn {
                 from,

@@ -2,6 +2,10 @@
 
 use std::fmt::Debug;
 
+use tower_throttle::key::Key;
+use tower_throttle::store::contents::Grant;
+use tower_throttle::store::{Answered, Call, Reply, Store};
+
 use crate::prelude::*;
 
 mod urls;
@@ -43,6 +47,48 @@ async fn false_nudges_and_other_messages_change_nothing() {
     };
     assert!(received > 0, "the store subscribes");
     history.assert_at_most(5, window);
+}
+
+/// A store whose answers are changed.
+#[derive(Debug)]
+struct Spoiled(MemoryStore, fn(&mut Answered));
+
+impl Store for Spoiled {
+    fn call(&self, calls: Vec<Call>) -> Reply {
+        let (reply, spoil) = (self.0.call(calls), self.1);
+        Box::pin(async move {
+            let mut answered = reply.await?;
+            spoil(&mut answered);
+            Ok(answered)
+        })
+    }
+
+    fn ping(&self, key: &Key) -> Reply {
+        self.0.ping(key)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_number_in_an_answer_holds_up_a_request() {
+    let spoils: [fn(&mut Answered); 4] = [
+        |it| grants(it).for_each(|grant| grant.requests = 20_000_000),
+        |it| grants(it).for_each(|grant| grant.recorded = 0),
+        |it| it.now = (1 << 56) - 1,
+        |it| it.now = 0,
+    ];
+    for (nth, spoil) in spoils.into_iter().enumerate() {
+        let store = Spoiled(MemoryStore::new(), spoil);
+        let limiter = build(per_second(10).buffer(SECOND).store(store));
+        let request = limiter.acquire("a").max_wait(SECOND);
+        // A task that panics does not answer for 5 s.
+        let ended = timeout(SECOND * 4, request).await;
+        assert!(ended.is_ok(), "{nth}");
+    }
+}
+
+fn grants(answered: &mut Answered) -> impl Iterator<Item = &mut Grant> {
+    let taken = answered.answers.iter_mut().flatten();
+    taken.flat_map(|taken| &mut taken.grants)
 }
 
 /// A brace would end the tag of the key.
