@@ -100,7 +100,7 @@ if operation < 2 and call_flags % 256 == 0 and names == '' and not has_share the
     local value = pack('<c5I2I7@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', announced_after, expires, @written, --whole
     local value = pack('<c5I2I7I4I4@formatsI7I7c2I7I7I4', 'tt\1\@flags\@quotas', announced_after, expires, size, tail_room, @written, --ring
       process, deadline, idle, number, record, units) .. other_bytes .. logs
-    local lifetime = (sets_expiry or is_given) and format('%d', (expires - now) / 1000 + 1)
+    local lifetime = (sets_expiry or is_given) and format('%d', (expires - now) / 1000 + 2)
     if lifetime then --whole
       call('SET', key, value, 'PX', lifetime) --whole
     elseif #value == #raw then --whole

@@ -96,7 +96,7 @@ impl Lua {
             // Values do not expire by the real time, and most writes do not set the expiry.
             let expires = format!("(expires - {START}) / 1000 + {LONG}");
             let text = text.replace(lifetime, &format!("lifetime = math.floor({expires})"));
-            let text = text.replace("(expires - now) / 1000 + 1", &expires);
+            let text = text.replace("(expires - now) / 1000 + 2", &expires);
             redis::Script::new(&text.replace("is_given = now > 0", "is_given = false"))
         });
         let mut script = script.prepare_invoke();
