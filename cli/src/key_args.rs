@@ -15,7 +15,7 @@ pub(crate) struct KeyArgs {
     /// The key that the limiters use, such as a host, a route or a user
     key: String,
 
-    /// Use only the policy with this name
+    /// Use only the policy with this name; "" for the one without a name
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
 
@@ -80,9 +80,9 @@ impl KeyArgs {
         .hint("state expires once no departure counts against a quota")
     }
 
-    /// The name given with `--policy`.
+    /// The name given with `--policy`; `None` for the policy without a name.
     pub(crate) fn policy(&self) -> Option<&str> {
-        self.policy.as_deref()
+        self.policy.as_deref().filter(|name| !name.is_empty())
     }
 
     /// Scans the names of all keys: Redis has no index of the policies of a key.

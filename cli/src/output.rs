@@ -24,7 +24,11 @@ impl Output {
     pub(crate) fn new(json: bool) -> Self {
         Self {
             json,
-            stdout: anstream::stdout(),
+            // JSON has no styles, but may contain control characters.
+            stdout: match json {
+                true => AutoStream::always_ansi(io::stdout()),
+                false => anstream::stdout(),
+            },
             is_closed: false,
         }
     }

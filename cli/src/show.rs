@@ -167,9 +167,9 @@ impl Details {
             delay => format!("in {}", brief(delay)),
         };
         writeln!(text, "  remaining  {}", status.remaining)?;
-        match status.needs_place() {
-            true => writeln!(text, "  next       when a place is free")?,
-            false => writeln!(text, "  next       {}", when(status.next))?,
+        match status.next {
+            None => writeln!(text, "  next       when a place is free")?,
+            Some(next) => writeln!(text, "  next       {}", when(next))?,
         }
         match status.full {
             None => writeln!(

@@ -43,7 +43,12 @@ pub(crate) struct Args {
     rules: Option<PathBuf>,
 
     /// Name of the rule to simulate [default: the last rule]
-    #[arg(long, value_name = "NAME", requires = "rules")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "rules",
+        conflicts_with = "quotas"
+    )]
     rule: Option<String>,
 
     /// Number of callers [default: the sum of `--priority` and `--share`, or 50]

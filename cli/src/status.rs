@@ -29,8 +29,9 @@ pub(crate) struct KeyStatus {
     pub(crate) waiting: Amounts,
     #[serde(rename = "waiting_by_priority")]
     pub(crate) levels: Levels,
-    #[serde(rename = "next_seconds", serialize_with = "in_seconds")]
-    pub(crate) next: Duration,
+    /// `None` if it is not known when a place is released.
+    #[serde(rename = "next_seconds", serialize_with = "optional_in_seconds")]
+    pub(crate) next: Option<Duration>,
     /// `None` while requests are in progress: it is not known when they end.
     #[serde(rename = "full_seconds", serialize_with = "optional_in_seconds")]
     pub(crate) full: Option<Duration>,
@@ -82,6 +83,8 @@ impl KeyStatus {
         let quotas = state.quotas.iter().map(|it| Used::new(it, places));
         let quotas: Vec<_> = quotas.collect();
         let are_held = places.is_some_and(|places| places.held > 0);
+        let needs_place = quotas.iter().any(Used::is_out_of_places);
+        let reset = Some(state.snapshot.reset());
         let allowances = state.allowances.iter();
         let allowances = allowances.map(|&(unit, left, lasts)| Allowance { unit, left, lasts });
         Self {
@@ -93,8 +96,11 @@ impl KeyStatus {
             remaining: Amounts::from_iter(state.snapshot.all_remaining()),
             waiting: Amounts::from_iter(state.waiting.iter().flat_map(|it| it.units.clone())),
             levels: Levels::new(state),
-            next: state.snapshot.delay(),
-            full: (!are_held).then(|| state.snapshot.reset()),
+            next: (!needs_place).then(|| state.snapshot.delay()),
+            full: reset
+                .max(state.pause)
+                .max(state.quarantine)
+                .filter(|_| !are_held),
             paused: state.pause,
             allowances: allowances.collect(),
             quarantined: state.quarantine,
@@ -133,12 +139,6 @@ impl KeyStatus {
         known.min_by_key(|it| it.window)?.rate
     }
 
-    /// True if the next request needs a place, and none is free.
-    pub(crate) fn needs_place(&self) -> bool {
-        let mut limits = self.quotas.iter().filter(|it| it.processes.is_some());
-        limits.any(|it| it.used >= it.capacity)
-    }
-
     /// True if the key is unused, not paused and without waiting requests.
     pub(crate) fn is_idle(&self) -> bool {
         let is_restricted =
@@ -163,6 +163,12 @@ impl<N: Into<u64>> FromIterator<(&'static str, N)> for Amounts {
 }
 
 impl Amounts {
+    /// The smallest amount, with its unit.
+    pub(crate) fn least(&self) -> Self {
+        let least = self.0.iter().min_by_key(|(_, amount)| amount);
+        Self(least.into_iter().copied().collect())
+    }
+
     fn is_zero(&self) -> bool {
         self.0.iter().all(|(_, amount)| *amount == 0)
     }
@@ -232,6 +238,11 @@ impl Serialize for Levels {
 }
 
 impl Used {
+    /// True for a concurrency limit without a free place.
+    fn is_out_of_places(&self) -> bool {
+        self.processes.is_some() && self.used >= self.capacity
+    }
+
     fn new(state: &QuotaState, places: Option<Places>) -> Self {
         let QuotaState {
             quota,

@@ -84,7 +84,7 @@ pub(super) mod tests {
             remaining: [("requests", capacity - used)].into_iter().collect(),
             waiting: Amounts::default(),
             levels: Levels::default(),
-            next: Duration::from_millis(delay),
+            next: Some(Duration::from_millis(delay)),
             full: Some(Duration::from_secs(1)),
             paused: None,
             allowances: Vec::new(),

@@ -1,5 +1,7 @@
 //! Draws the table: [`draw`].
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -35,7 +37,7 @@ const COLUMNS: [Column; 8] = [
     ("LEFT", 7),
     ("NEXT", 9),
     ("WAITING", 18),
-    ("PAUSED", 9),
+    ("PAUSED", 10),
     ("RATE", 9),
     ("POLICY", 12),
 ];
@@ -146,9 +148,10 @@ fn row(status: &KeyStatus, columns: &[Column], widths: &[u16]) -> Row<'static> {
         ),
         None => Default::default(),
     };
-    let next = match status.next.is_zero() {
-        true => "now".to_owned(),
-        false => brief(status.next),
+    let next = match status.next {
+        None => "place".to_owned(),
+        Some(Duration::ZERO) => "now".to_owned(),
+        Some(next) => brief(next),
     };
     let paused = match (status.paused, status.quarantined) {
         (paused, Some(left)) if paused < Some(left) => format!("lost {}", brief(left)),
@@ -159,7 +162,7 @@ fn row(status: &KeyStatus, columns: &[Column], widths: &[u16]) -> Row<'static> {
     let cells = [
         status.shown_key(),
         used,
-        status.remaining.to_string(),
+        status.remaining.least().to_string(),
         next,
         status.levels.to_string(),
         paused,
@@ -188,8 +191,6 @@ fn row(status: &KeyStatus, columns: &[Column], widths: &[u16]) -> Row<'static> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -250,7 +251,7 @@ mod tests {
     fn the_guide_shows_the_real_screen() {
         let mut page = page();
         page.rows.pop();
-        let drawn = drawn(&page, 90, 7, |screen| screen.scroll = 0);
+        let drawn = drawn(&page, 91, 7, |screen| screen.scroll = 0);
         assert!(GUIDE.contains(&format!("```text\n{drawn}```")), "{drawn}");
     }
 
@@ -270,9 +271,9 @@ mod tests {
             let drawn = drawn(&page(), columns, 5, |_| {});
             drawn.lines().nth(1).unwrap().to_owned()
         };
-        assert!(names(89).ends_with(" POLICY"));
-        assert!(names(88).ends_with(" RATE") && names(76).ends_with(" RATE"));
-        assert!(names(75).ends_with(" PAUSED"));
+        assert!(names(90).ends_with(" POLICY"));
+        assert!(names(89).ends_with(" RATE") && names(77).ends_with(" RATE"));
+        assert!(names(76).ends_with(" PAUSED"));
         for columns in 24..200 {
             let shown = super::columns(&page(), columns);
             let widths = widths(&shown, Rect::new(0, 0, columns, 1));

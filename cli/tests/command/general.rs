@@ -84,9 +84,11 @@ fn refused_commands_fail_without_printing_the_password() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_characters_in_keys_are_escaped() {
-    const KEY: &str = "\u{1b}[31m\u{202e}a\u{200b}\nb";
+    const KEY: &str = "\u{1b}[31m\u{202e}a\u{200b}\u{7f}\nb";
     let server = RedisServer::start();
     spend(&server.store().await, under(&["10/h"]), KEY, 1).await;
+    let show = ["show", KEY, "--json", "--redis", &server.url()];
+    assert_eq!(Ended::of(&mut throttle(&show)).json()["key"], KEY);
     for args in [
         &["show", KEY][..],
         &["pause", KEY, "1h"],

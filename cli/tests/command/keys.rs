@@ -112,6 +112,9 @@ async fn places_are_shown_with_the_processes_that_hold_them() {
     ] {
         assert_has(&text, line);
     }
+    let shown = on(&server, "show api --json").json();
+    let policy = json!({ "next_seconds": null });
+    assert_includes(&shown["policies"], &json!([policy]));
     drop((places, last));
 }
 
@@ -140,7 +143,7 @@ async fn a_running_limiter_obeys_pause_and_resume_of_an_idle_key_under_every_quo
         let expected = json!([{ "longer": false, "paused_seconds": 3_600.0 }]);
         assert_includes(&paused["policies"], &expected);
         assert!(!is_granted(&limiter).await, "{quotas:?}");
-        let shown = on(&server, "show api --json").json();
+        let shown = on(&server, &format!("show api --json --policy={policy}")).json();
         // The limiter's quotas have replaced the placeholder.
         let shown = shown["policies"][0]["quotas"].as_array().map(Vec::len);
         assert_eq!(shown, Some(quotas.len()));

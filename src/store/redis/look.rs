@@ -16,7 +16,7 @@ use crate::store::StoreError;
 const LONGEST: usize = 16 * 1024 * 1024;
 
 /// So many values are read at the same time.
-const AT_ONCE: usize = 5_000;
+const AT_ONCE: usize = 500;
 
 impl RedisStore {
     /// Reads the state of stored keys, in their order; `None` of a key without any. It changes nothing.
