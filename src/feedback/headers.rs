@@ -59,7 +59,7 @@ use crate::quota::{CONCURRENT, REQUESTS};
 ///
 /// A reset of any kind is a number of seconds from now, a time of the Unix clock in seconds or
 /// milliseconds, depending on its size, a duration such as `6m0s` or `120ms`, or a date of HTTP or of RFC 3339 in UTC. Numbers
-/// may have a fraction. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
+/// may have a fraction. A reset in milliseconds from now is read as seconds: read it by a closure. A `-Reset-After` beside it, which Discord sends, is in seconds, and goes before it.
 ///
 /// - Where no requests remain by a 429, 403 or 503, it is a pause until the reset; of several, until the latest.
 /// - Where nothing remains of a unit otherwise, the requests that cost something in it are held back until the reset, unless

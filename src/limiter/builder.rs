@@ -93,8 +93,8 @@ impl LimiterBuilder {
 
     /// Fails requests that would have to wait longer, most of them at once. Default: any wait.
     ///
-    /// A request also fails once it has waited so long for a store that is out. But if no other request of the
-    /// key waits, it waits for the answer of the store, even beyond the bound, and departs by that or fails.
+    /// A request also fails once it has waited so long for a store that is out. But until the store has first answered for the
+    /// waiting requests of a key, they wait beyond the bound, and depart or fail by its answer.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.parts.max_wait = Some(max_wait);
         self

@@ -57,7 +57,7 @@ impl Limiter {
     /// Changes the rules, for all clones of this limiter at once.
     ///
     /// Rules are compared by their names. New requests fall under the new rules. Requests that wait keep their order and
-    /// depart under the new policy of their rule, as with [`set_quotas`](Self::set_quotas); under the last one if the
+    /// depart under the new policy of their rule, as with [`set_quotas`](Self::set_quotas); under its former one if the
     /// rule was removed. Recorded departures still count, also when a rule that was removed comes back.
     ///
     /// ```

@@ -48,7 +48,7 @@
 //! ```
 //!
 //! `"api"` is the [label](crate::Policy::label) of the policy: its name, or its quotas as text. Quotas that hold jointly
-//! are also listed one by one, and `q` of the policy as a whole is the most that may depart at once. A window that is not a
+//! are also listed one by one, and `q` of the policy as a whole is then the most that may depart at once. A window that is not a
 //! whole number of seconds is left out.
 //!
 //! A quota that does not count requests has its unit in `qu`, and the policy as a whole has an item for each unit:
