@@ -138,7 +138,7 @@ pub trait Store: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The reply fails if the shard does not answer.
+    /// The reply fails if the shard does not answer, or would refuse to write.
     fn ping(&self, key: &Key) -> Reply;
 
     /// The most calls that the store gets at once. The limiter sends more of them in several batches at the same time,
@@ -173,7 +173,8 @@ pub struct Call {
     pub(crate) operation: Operation,
 }
 
-/// What is done to the state of a key.
+/// What is done to the state of a key. It may change with any version.
+#[doc(hidden)]
 #[allow(
     clippy::large_enum_variant,
     reason = "most operations are of this variant"

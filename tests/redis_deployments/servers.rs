@@ -130,11 +130,17 @@ async fn slots_that_move_are_followed_with_their_state() {
             let port = to.port().to_string();
             from.command::<()>(&["MIGRATE", "127.0.0.1", &port, name, "0", "5000"]);
         }
+        let before = connections(from);
         let moving = bounded(limiter.try_acquire(&*key)).await;
         let is_followed = scripting && recovery == Immediate;
         assert_eq!(moving.is_ok(), is_followed, "{moving:?}");
+        // The other server does not take the slot.
+        to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "STABLE"]);
+        let stuck = bounded(limiter.try_acquire(&*key)).await;
+        stuck.expect_err("no server has the key");
         assert!(!limiter.health().is_out(), "other slots are served");
         spend_by(&limiter, &other, 1).await;
+        assert!(connections(from) <= before + 5, "attempts share them");
 
         for server in [to, from] {
             server.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
@@ -146,6 +152,13 @@ async fn slots_that_move_are_followed_with_their_state() {
         limiter.reset(&*key).await.expect("a fresh start");
         assert_eq!(cluster.servers[cluster.primary_of(&key)].port(), to.port());
     }
+}
+
+/// The connections that a server has accepted.
+fn connections(server: &RedisServer) -> u64 {
+    let stats: String = server.command(&["INFO", "stats"]);
+    let (_, count) = stats.split_once("total_connections_received:").unwrap();
+    count.lines().next().unwrap().parse().unwrap()
 }
 
 /// And a cluster that is down is not flooded.

@@ -280,14 +280,14 @@ impl RedisStore {
                 if let Some(error) = worst {
                     return Err(error.clone());
                 }
-                let deadline = self.call_deadline();
                 let read = async |commands| {
+                    let deadline = self.call_deadline();
                     let read = self.read::<Value>(&*self.servers, name, commands, deadline);
                     read.await.map(|(_, reading)| reading)
                 };
                 let mut write = Pipeline::new();
-                if calls.is_empty() {
-                    // It writes nothing, and fails where a write does: on a replica, or without memory.
+                if calls.is_empty() && !name.is_empty() {
+                    // A ping writes nothing, and fails where a write does: on a replica, or without memory.
                     let unused = [name, "ping"].concat();
                     write
                         .cmd("SET")

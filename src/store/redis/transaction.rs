@@ -50,16 +50,20 @@ impl RedisStore {
             "other processes changed the same key too often: allow scripts, or raise the timeout",
         )
         .conflict();
-        let mut script = None;
+        let (mut script, mut took) = (None, Duration::ZERO);
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 let pause = backoff::before(attempt, FIRST_PAUSE, LONGEST_PAUSE);
-                if Instant::now() + pause >= deadline {
+                // The server would seem to be out if the deadline cut an attempt short.
+                if Instant::now() + pause + took >= deadline {
                     break;
                 }
                 sleep(pause).await;
             }
-            match self.attempt(named, script.take(), deadline).await {
+            let begun = Instant::now();
+            let done = self.attempt(named, script.take(), deadline).await;
+            took = begun.elapsed();
+            match done {
                 Ok(Break(done)) => return Ok(done),
                 Ok(Continue(again)) => script = again,
                 // The slot of the key moves.
@@ -118,6 +122,13 @@ impl RedisStore {
             // The connection may have broken while it was unused.
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
+            }
+            // The slot moves. What the connection still watches makes the next transaction on it try again.
+            Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
+                if let Some(connection) = exclusive {
+                    connection.release();
+                }
+                return Err(error);
             }
             read => read?,
         };

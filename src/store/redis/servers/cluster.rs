@@ -146,6 +146,17 @@ impl Cluster {
             pipe.add_command(command.clone());
             node = self.map.lock().node(redirect.address);
             let again = node.run("", &pipe, deadline).await;
+            if redirect.is_ask {
+                // The server that the slot leaves is not out, even if the other one is, or does not take the slot.
+                let is_out = |it: &CommandAnswer| it.refusal().is_some_and(|it| it.is_outage());
+                return match again.map(|mut answers| answers.pop()) {
+                    Ok(Some(again)) if !is_out(&again) => Ok(again),
+                    Err(error) if error.is_outcome_unknown() => {
+                        Err(errors::moved().outcome_unknown())
+                    }
+                    Ok(_) | Err(_) => Ok(answer),
+                };
+            }
             self.note(&node, &again);
             match again.map(|mut answers| answers.pop()) {
                 Ok(Some(again)) => answer = again,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Pipeline;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep};
 
 use super::attempts::{Attempts, FIRST_PAUSE};
@@ -35,6 +37,7 @@ struct Inner {
     has_connected: AtomicBool,
     /// True if no call was answered since the last connection was opened. Then the next one comes after a pause.
     is_unproven: AtomicBool,
+    replaced: Notify,
 }
 
 /// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
@@ -58,7 +61,13 @@ impl Node {
             shared: Attempts::new(Duration::ZERO),
             has_connected: AtomicBool::new(false),
             is_unproven: AtomicBool::new(false),
+            replaced: Notify::new(),
         }))
+    }
+
+    /// Waits from now on until the shared connection was replaced: the new one may lead to another server.
+    pub(super) fn replaced(&self) -> Notified<'_> {
+        self.0.replaced.notified()
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -109,6 +118,7 @@ impl Node {
         self.0.is_unproven.store(true, Ordering::Relaxed);
         if self.0.has_connected.swap(true, Ordering::Relaxed) {
             telemetry::reconnected();
+            self.0.replaced.notify_waiters();
         }
         Ok(connection)
     }
@@ -167,7 +177,7 @@ pub(crate) async fn exclusive(
 }
 
 impl Exclusive {
-    /// Returns the connection to the pool. It must not watch any key, and every call must have had an answer.
+    /// Returns the connection to the pool. Every call must have had an answer.
     pub(crate) fn release(self) {
         self.shared.idle.lock().push(self.connection);
     }

@@ -141,6 +141,7 @@ async fn a_server_that_refuses_writes_fails_a_ping() {
         server.command::<()>(&["CONFIG", "SET", setting, "0"]);
     }
     store.ping(&key).await.unwrap();
+    store.call(Vec::new()).await.unwrap();
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 0);
 }
 
