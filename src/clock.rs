@@ -78,7 +78,7 @@ impl StoreClock {
         let (origin, ahead) = (self.origin, servers.arrivals);
         move |at| {
             let local = signed_nanos(at.saturating_duration_since(origin));
-            let shown = ahead.map(|ahead| (local + ahead) / NANOS + 1);
+            let shown = ahead.map(|ahead| local.saturating_add(ahead) / NANOS + 1);
             u64::try_from(shown.unwrap_or(0)).unwrap_or(0)
         }
     }

@@ -600,8 +600,8 @@ impl Queue {
     ) -> Option<(Costs, Instant)> {
         let sent = self.take_sent(number)?;
         let turns = answer.turns.iter();
-        let requests = turns.map(|(_, requests)| u64::from(*requests)).sum();
-        let granted = sent.demand.units_of(requests);
+        let requests: u64 = turns.map(|(_, requests)| u64::from(*requests)).sum();
+        let granted = sent.demand.units_of(requests.min(sent.demand.requests()));
         if !sent.is_fallback {
             self.unsent.lost = 0;
             // The lease may have ended before this answer, which renews it. The dispatcher has reported that.

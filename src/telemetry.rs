@@ -66,7 +66,7 @@ pub(crate) struct Telemetry {
     has_waited_long: AtomicBool,
     has_lacked_key: AtomicBool,
     has_left_unsettled: AtomicBool,
-    /// The end of the last quarantine.
+    /// The end of the quarantine that was reported last.
     quarantined: Mutex<Option<Instant>>,
     #[cfg(feature = "metrics")]
     meters: meters::Meters,
@@ -241,7 +241,7 @@ impl Telemetry {
     pub(crate) fn commanded(&self, key: &Key, command: &Command) {
         let (policy, key) = (&*self.policy, key.as_str());
         match command {
-            Command::Pause { span, .. } | Command::Allow { units: 0, span, .. } => {
+            Command::Pause { span, .. } => {
                 let lasts = Duration::from_micros(*span).as_secs_f64();
                 event!(INFO, policy, key, lasts, "a key was paused");
                 meter!(self.meters.pauses.increment(1));
@@ -252,14 +252,19 @@ impl Telemetry {
         }
     }
 
-    /// The store has lost the state of a key, which rests for so long. Other keys that it has lost at the same time rest
-    /// until the same time.
+    /// The store has lost the state of a key, which rests for so long. It has probably lost those of other keys, too.
     pub(crate) fn quarantined(&self, key: &Key, rests: Duration) {
         let now = Instant::now();
-        let last = self.quarantined.lock().replace(now + rests);
+        let is_first = {
+            let mut ends = self.quarantined.lock();
+            ends.take_if(|ends| *ends < now);
+            let is_first = ends.is_none();
+            ends.get_or_insert(now + rests);
+            is_first
+        };
         let (policy, key) = (&*self.policy, key.as_str());
         let rests = rests.as_secs_f64();
-        if last.is_none_or(|ends| ends < now) {
+        if is_first {
             event!(
                 WARN,
                 policy,

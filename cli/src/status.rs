@@ -84,7 +84,9 @@ impl KeyStatus {
         let quotas: Vec<_> = quotas.collect();
         let are_held = places.is_some_and(|places| places.held > 0);
         let needs_place = quotas.iter().any(Used::is_out_of_places);
-        let reset = Some(state.snapshot.reset());
+        let ends = state.allowances.iter().map(|(_, _, lasts)| *lasts);
+        let ends = ends.chain(state.pause).chain(state.quarantine);
+        let full = ends.fold(state.snapshot.reset(), Duration::max);
         let allowances = state.allowances.iter();
         let allowances = allowances.map(|&(unit, left, lasts)| Allowance { unit, left, lasts });
         Self {
@@ -97,10 +99,7 @@ impl KeyStatus {
             waiting: Amounts::from_iter(state.waiting.iter().flat_map(|it| it.units.clone())),
             levels: Levels::new(state),
             next: (!needs_place).then(|| state.snapshot.delay()),
-            full: reset
-                .max(state.pause)
-                .max(state.quarantine)
-                .filter(|_| !are_held),
+            full: (!are_held).then_some(full),
             paused: state.pause,
             allowances: allowances.collect(),
             quarantined: state.quarantine,

@@ -86,19 +86,21 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
         };
         if is_news {
-            let command = command(Some(unit), units, time);
-            handle.apply_command(key, &command, begun);
-            if name != CONCURRENT {
-                handle.load().telemetry.commanded(key, &command);
-            }
+            handle.apply_command(key, &command(Some(unit), units, time), begun);
             news.push((Some(name), units, time));
         }
     }
     if !wait.is_zero() && handle.announces(key, None, wait, turn.from) {
         let pause = command(None, 0, wait);
         handle.apply_command(key, &pause, begun);
-        handle.load().telemetry.commanded(key, &pause);
         news.insert(0, (None, 0, wait));
+    }
+    let stops = news
+        .iter()
+        .filter(|(name, units, _)| *units == 0 && *name != Some(CONCURRENT));
+    if let Some(time) = stops.map(|(_, _, time)| *time).max() {
+        let pause = command(None, 0, time);
+        handle.load().telemetry.commanded(key, &pause);
     }
     if news.is_empty() {
         return None;

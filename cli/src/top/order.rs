@@ -39,7 +39,8 @@ impl Sort {
         let share = |it: &KeyStatus| it.busiest().map_or(0.0, |(_, share)| share);
         let used = || share(b).total_cmp(&share(a));
         let rate = || b.rate().unwrap_or(0.0).total_cmp(&a.rate().unwrap_or(0.0));
-        let next = || b.next.cmp(&a.next);
+        let wait = |it: &KeyStatus| (it.next.is_none(), it.next);
+        let next = || wait(b).cmp(&wait(a));
         let held = |it: &KeyStatus| it.paused.max(it.quarantined);
         let paused = || held(b).cmp(&held(a));
         let key = || (a.shown_key(), &a.policy).cmp(&(b.shown_key(), &b.policy));
