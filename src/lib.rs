@@ -82,6 +82,8 @@
 //! | `metrics` | counters, gauges and histograms: [`telemetry`] | |
 //! | `serde` | `rules::Rules::read`; [`Quota`] in configurations; [`Priority`], [`Outage`], [`Recovery`] and [`Lost`] can be read | |
 //! | `test-util` | [`test_util`]: a clock, a store that fails and counts its calls, the history checker | |
+//!
+//! The crate needs tokio's timer, so it does not support `wasm32-unknown-unknown`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "redis-1", feature = "tower")),

@@ -153,6 +153,10 @@ impl Limiter {
     ///
     /// Fails as [`acquire`](Self::acquire) does; then the function was not called. It also fails if the function was
     /// dropped, as its [place was lost](crate::ErrorKind::LostPlace).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire) does.
     pub async fn run<F, R>(&self, key: impl Into<Key>, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
@@ -185,6 +189,10 @@ impl Limiter {
     /// default cost costs 1 in it.
     ///
     /// This future borrows the limiter; that of [`Acquire::peek`](crate::Acquire::peek) does not.
+    ///
+    /// # Panics
+    ///
+    /// As [`try_acquire`](Self::try_acquire) does.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Snapshot, Error> {
         self.acquire(key).peek().await
     }
@@ -306,6 +314,10 @@ impl Limiter {
     ///
     /// Fails if the key is empty or the store does not answer. In the latter case, requests that wait in this process
     /// keep to the pause.
+    ///
+    /// # Panics
+    ///
+    /// As [`try_acquire`](Self::try_acquire) does.
     pub async fn pause(&self, key: impl Into<Key>, until: Instant) -> Result<(), Error> {
         let span = micros(until.saturating_duration_since(Instant::now()));
         let evidence = u64::MAX;
@@ -335,6 +347,10 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails if the key is empty or the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// As [`try_acquire`](Self::try_acquire) does.
     pub async fn resume(&self, key: impl Into<Key>) -> Result<(), Error> {
         self.control(&key.into(), Command::Resume).await
     }
@@ -359,6 +375,10 @@ impl Limiter {
     /// # Errors
     ///
     /// Fails if the key is empty or the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// As [`try_acquire`](Self::try_acquire) does.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         self.control(&key.into(), Command::Reset).await
     }

@@ -150,7 +150,8 @@ impl Acquire {
     }
 
     /// Fails, mostly at once, if the request would have to wait longer, unless the policy is stricter. For a
-    /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long.
+    /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long. Of several calls, the
+    /// least counts.
     #[inline]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
@@ -158,7 +159,7 @@ impl Acquire {
     }
 
     /// Fails, mostly at once, if the request could not depart by then; for a [place](crate::Quota::concurrent), it waits until
-    /// then. A request that may depart now does so even if the deadline has passed.
+    /// then. A request that may depart now does so even if the deadline has passed. Of several calls, the earliest counts.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self
@@ -183,6 +184,10 @@ impl Acquire {
     ///
     /// Fails as [`Limiter::acquire`](crate::Limiter::acquire) does; then the function was not called. It also fails if the
     /// function was dropped, as its [place was lost](crate::ErrorKind::LostPlace).
+    ///
+    /// # Panics
+    ///
+    /// As [`Limiter::acquire`](crate::Limiter::acquire) does.
     pub async fn run<F, R>(self, function: F) -> Result<R::Output, Error>
     where
         F: FnOnce() -> R,
@@ -217,6 +222,10 @@ impl Acquire {
     ///
     /// Fails as [`Limiter::try_acquire`](crate::Limiter::try_acquire) does, except that a request that names no cost in a unit
     /// without a default cost costs 1 in it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Limiter::try_acquire`](crate::Limiter::try_acquire) does.
     pub async fn peek(self) -> Result<Snapshot, Error> {
         let (handle, key) = (self.handle(), &self.key);
         let policy = handle.policy();

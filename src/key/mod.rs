@@ -256,6 +256,7 @@ impl_from! {
     Key from &str: Key::new;
     Key from &String: Key::new;
     Key from String: |text| Key(EcoString::from(text));
+    Key from Cow<'_, str>: |text: Cow<'_, str>| Key::new(text);
     Key from &Key: Key::clone;
     Extracted from Key: Extracted::Key;
     Extracted from &str: |text| Extracted::Key(Key::new(text));

@@ -107,8 +107,8 @@ pub enum Recovery {
     /// - a clock that was set by less than a 2,000th of the time since it was last read, as it may have been slewed:
     ///   after ten idle minutes, 300 ms;
     /// - two primaries that both accept writes, for longer than a second plus the buffer;
-    /// - the last writes of a primary that became a replica and is the primary again, without a restart, within that time,
-    ///   until a process calls that knows a later state.
+    /// - the last writes of a primary that became a replica and is the primary again, without a restart, until a process
+    ///   calls that knows a later state.
     ///
     /// All processes that share a key need the same recovery, as others do not wait. And either all of them know the server
     /// process, or none does, or else the key stays in quarantine: a `RedisStore` made from a connection does not know it, nor
