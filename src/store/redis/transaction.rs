@@ -123,7 +123,7 @@ impl RedisStore {
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
-            // The slot moves. What the connection still watches makes the next transaction on it try again.
+            // The slot moves. A key that the connection still watches only makes a later transaction try again.
             Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
                 if let Some(connection) = exclusive {
                     connection.release();
