@@ -178,14 +178,14 @@ async fn as_many_depart_together_as_the_quota_allows_or_one_of_each_replica() {
     }
 }
 
-/// Half a second to a second apart, after the first few. A store that answers only pings is called after each.
+/// Half a second to a second apart, after the first few.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_out_is_probed_once_for_each_pause() {
     for (outage, fault, most) in [
         (Outage::Deny, Fault::Unreachable, 20),
         (Outage::Allow, Fault::Unreachable, 20),
         (LOCAL, Fault::Unreachable, 20),
-        (Outage::Deny, Fault::ReadOnly, 75),
+        (Outage::Deny, Fault::ReadOnly, 20),
     ] {
         let store = store();
         let limiter = limiter(&store, outage);

@@ -14,7 +14,7 @@ fn limiter(store: impl Store) -> Limiter {
 async fn each_fault_fails_calls_as_its_table_says() {
     for (fault, is_applied, pings, is_outage, is_unknown) in [
         (Fault::Unreachable, false, false, true, false),
-        (Fault::ReadOnly, false, true, true, false),
+        (Fault::ReadOnly, false, false, true, false),
         (Fault::Refusal, false, true, false, false),
         (Fault::LostRequest, false, false, true, true),
         (Fault::LostReply, true, false, true, true),

@@ -13,9 +13,6 @@ use crate::key::Key;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A shard that is out again within so long is probed as rarely as before: it answers probes and fails calls.
-const AGAIN: Duration = Duration::from_secs(2);
-
 /// The shards that are out.
 #[derive(Debug, Default)]
 pub(super) struct Outages(HashMap<u64, Outage>);
@@ -27,19 +24,12 @@ struct Outage {
     probes: u32,
     /// When the next probe is due, and a key of the shard. `None` while one is under way.
     probe: Option<(Instant, Key)>,
-    ended: Option<Instant>,
 }
 
 impl Outages {
-    /// The shards that are out.
-    fn out(&self) -> impl Iterator<Item = &Outage> {
-        self.0.values().filter(|outage| outage.ended.is_none())
-    }
-
     /// Why a shard does not answer, if it is out.
     pub(super) fn error(&self, shard: u64) -> Option<StoreError> {
-        let outage = self.0.get(&shard).filter(|outage| outage.ended.is_none());
-        outage.map(|outage| outage.error.clone())
+        self.0.get(&shard).map(|outage| outage.error.clone())
     }
 
     /// When probes are due.
@@ -58,9 +48,9 @@ impl Outages {
     }
 
     pub(super) fn health(&self) -> Health {
-        let first = self.out().min_by_key(|outage| outage.since);
+        let first = self.0.values().min_by_key(|outage| outage.since);
         Health {
-            shards_out: self.out().count(),
+            shards_out: self.0.len(),
             out: first.map(|outage| (outage.since, outage.error.clone())),
         }
     }
@@ -75,37 +65,27 @@ impl Outages {
         is_ping: bool,
     ) -> Option<(bool, usize)> {
         let now = Instant::now();
-        self.0
-            .retain(|_, outage| outage.ended.is_none_or(|ended| now < ended + AGAIN));
+        let is_new = !self.0.contains_key(&shard);
         let outage = self.0.entry(shard).or_insert_with(|| Outage {
             error: error.clone(),
             since: now,
             probes: 0,
             probe: None,
-            ended: Some(now),
         });
-        let is_new = outage.ended.take().is_some();
         if !is_new && !is_ping {
             return None;
-        }
-        if is_new {
-            outage.since = now;
         }
         outage.error = error.clone();
         outage.probes += 1;
         let pause = backoff::before(outage.probes, FIRST_PAUSE, LONGEST_PAUSE);
         outage.probe = Some((now + pause, key.clone()));
-        Some((is_new, self.out().count() - 1))
+        Some((is_new, self.0.len() - 1))
     }
 
     /// A shard has answered a ping: how long it was out, if it was, and how many others are.
     pub(super) fn ended(&mut self, shard: u64) -> Option<(Duration, usize)> {
-        let now = Instant::now();
-        let outage = self.0.get_mut(&shard);
-        let outage = outage.filter(|outage| outage.ended.is_none())?;
-        (outage.ended, outage.probe) = (Some(now), None);
-        let lasted = now - outage.since;
-        Some((lasted, self.out().count()))
+        let outage = self.0.remove(&shard)?;
+        Some((outage.since.elapsed(), self.0.len()))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::store::{Answered, Call, MemoryStore, Reply, Store, StoreError};
 /// | | the operations are applied | pings | an outage | outcome unknown | as when Redis |
 /// | --- | --- | --- | --- | --- | --- |
 /// | [`Unreachable`](Self::Unreachable) | no | fail | yes | no | is down |
-/// | [`ReadOnly`](Self::ReadOnly) | no | succeed | yes | no | became a replica, or is out of memory |
+/// | [`ReadOnly`](Self::ReadOnly) | no | fail | yes | no | became a replica, or is out of memory |
 /// | [`Refusal`](Self::Refusal) | no | succeed | no | no | denies the user a permission |
 /// | [`LostRequest`](Self::LostRequest) | no | fail | yes | yes | loses the connection before the call arrives |
 /// | [`LostReply`](Self::LostReply) | yes | fail | yes | yes | loses the connection after that, or hangs |
@@ -24,7 +24,7 @@ use crate::store::{Answered, Call, MemoryStore, Reply, Store, StoreError};
 pub enum Fault {
     /// The store does not answer, and nothing is applied.
     Unreachable,
-    /// The store answers pings and rejects all calls for now.
+    /// The store rejects all calls for now, as it accepts no writes.
     ReadOnly,
     /// The store rejects the call and would reject it again. That is no outage: [`Outage`](crate::Outage) does not
     /// apply, and the limiter does not wait.
@@ -37,10 +37,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    fn spares_pings(self) -> bool {
-        matches!(self, Self::ReadOnly | Self::Refusal)
-    }
-
     fn error(self) -> StoreError {
         match self {
             Self::Unreachable => StoreError::new("the store cannot be reached"),
@@ -180,7 +176,7 @@ impl Script {
             self.calls += 1;
         }
         let (fault, left) = self.fault?;
-        if is_ping && fault.spares_pings() {
+        if is_ping && fault == Fault::Refusal {
             return None;
         }
         self.fault = (left > 1).then_some((fault, left - 1));
