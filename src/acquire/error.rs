@@ -156,8 +156,8 @@ impl Error {
             .find_map(|error| error.downcast_ref())
     }
 
-    /// How long the request would have had to wait at least, if that is [too long](ErrorKind::TooLong), including the time that it
-    /// had waited already.
+    /// How long the request was expected to wait in all, if that is [too long](ErrorKind::TooLong): with the time that it had
+    /// waited already.
     pub fn wait(&self) -> Option<Duration> {
         match self.inner.cause {
             Cause::TooLong { waited, snapshot } => Some(waited + snapshot.delay()),
