@@ -257,9 +257,10 @@ impl Telemetry {
         let now = Instant::now();
         let is_first = {
             let mut ends = self.quarantined.lock();
-            ends.take_if(|ends| *ends < now);
-            let is_first = ends.is_none();
-            ends.get_or_insert(now + rests);
+            let is_first = ends.is_none_or(|ends| ends < now);
+            if is_first {
+                *ends = Some(now + rests);
+            }
             is_first
         };
         let (policy, key) = (&*self.policy, key.as_str());

@@ -212,6 +212,28 @@ async fn a_connection_manager_that_never_gives_up_and_one_that_is_made_lazily_su
     }
 }
 
+/// The old server may answer again, but gets no more messages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_follows_the_connection_to_another_server() {
+    let [old, new] = [(); 2].map(|()| RedisServer::start());
+    let proxy = Proxy::start(old.port());
+    let limiter = build(under(&["10/h"]).store(connect(&proxy.url()).await));
+    let subscribed = async |server: &RedisServer| {
+        let are_there = || {
+            !server
+                .command::<Vec<String>>(&["PUBSUB", "CHANNELS"])
+                .is_empty()
+        };
+        eventually("it subscribes", async || are_there()).await;
+    };
+    limiter.acquire("a").await.expect("a permit");
+    subscribed(&old).await;
+    proxy.lead_to(new.port());
+    old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    limiter.acquire("a").await.expect("a permit");
+    subscribed(&new).await;
+}
+
 /// Changes the watched value before each of the first `spoiled` transactions. Returns how many transactions there were.
 fn spoil(proxy: &Proxy, server: &RedisServer, spoiled: usize) -> Arc<AtomicUsize> {
     let transactions = Arc::new(AtomicUsize::new(0));

@@ -150,8 +150,8 @@ impl Acquire {
     }
 
     /// Fails, mostly at once, if the request would have to wait longer, unless the policy is stricter. For a
-    /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long. Of several calls, the
-    /// least counts.
+    /// [place](crate::Quota::concurrent), whose wait is unknown, it waits so long. If set several
+    /// times, the least counts.
     #[inline]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(self.max_wait.map_or(max_wait, |it| it.min(max_wait)));
@@ -159,7 +159,7 @@ impl Acquire {
     }
 
     /// Fails, mostly at once, if the request could not depart by then; for a [place](crate::Quota::concurrent), it waits until
-    /// then. A request that may depart now does so even if the deadline has passed. Of several calls, the earliest counts.
+    /// then. A request that may depart now does so even if the deadline has passed. If set several times, the earliest counts.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |it| it.min(deadline)));
         self

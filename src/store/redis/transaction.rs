@@ -60,8 +60,9 @@ impl RedisStore {
                 }
                 sleep(pause).await;
             }
-            let begun = Instant::now();
-            let done = self.attempt(named, script.take(), deadline).await;
+            let mut begun = Instant::now();
+            let done = self.attempt(named, script.take(), deadline, &mut begun);
+            let done = done.await;
             took = begun.elapsed();
             match done {
                 Ok(Break(done)) => return Ok(done),
@@ -90,6 +91,7 @@ impl RedisStore {
         named: &NamedCall,
         script: Option<NamedCall>,
         deadline: Instant,
+        begun: &mut Instant,
     ) -> Result<ControlFlow<Done, Option<NamedCall>>, StoreError> {
         if let Some(script) = script {
             let results = self.run_scripts(&[script], deadline).await?;
@@ -102,15 +104,14 @@ impl RedisStore {
             true => None,
             false => Some(servers::exclusive(&self.servers, name, deadline).await?),
         };
+        // The next attempt opens no connection.
+        *begun = Instant::now();
         let is_reused = exclusive.as_ref().is_some_and(|it| it.is_reused);
         let (mut servers, mut pipe) = (&*self.servers, Pipeline::new());
         if let Some(connection) = &exclusive {
             servers = connection;
-            if !is_reused {
-                // Fails without the right to `MULTI`: a transaction's commands would be executed one by one.
-                pipe.cmd("MULTI").cmd("EXEC");
-            }
-            pipe.cmd("WATCH").arg(name);
+            // Fails without the right to `MULTI`: a transaction's commands would be executed one by one.
+            pipe.cmd("MULTI").cmd("EXEC").cmd("WATCH").arg(name);
         }
         let skipped = pipe.len();
         pipe.get(name);
@@ -123,7 +124,7 @@ impl RedisStore {
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
-            // The slot moves. A key that the connection still watches only makes a later transaction try again.
+            // The slot moves. The connection may still watch the key. Then the next transaction on it is tried again.
             Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
                 if let Some(connection) = exclusive {
                     connection.release();

@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::errors::{is_demotion, moved};
 use super::target::Target;
 use super::{Answers, CommandAnswer, Servers, Topology};
+use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::telemetry;
 
@@ -34,10 +35,11 @@ pub(crate) struct Node(Arc<Inner>);
 struct Inner {
     target: Target,
     shared: Attempts<Connection>,
-    has_connected: AtomicBool,
+    /// The number of the last server, once there was one.
+    last: Mutex<Option<u64>>,
     /// True if no call was answered since the last connection was opened. Then the next one comes after a pause.
     is_unproven: AtomicBool,
-    replaced: Notify,
+    moved: Notify,
 }
 
 /// A connection that one caller has to itself, for `WATCH`, `MULTI` and `EXEC`.
@@ -59,15 +61,15 @@ impl Node {
         Self(Arc::new(Inner {
             target,
             shared: Attempts::new(Duration::ZERO),
-            has_connected: AtomicBool::new(false),
+            last: Mutex::new(None),
             is_unproven: AtomicBool::new(false),
-            replaced: Notify::new(),
+            moved: Notify::new(),
         }))
     }
 
-    /// Waits from now on until the shared connection was replaced: the new one may lead to another server.
-    pub(super) fn replaced(&self) -> Notified<'_> {
-        self.0.replaced.notified()
+    /// Completes once the shared connection leads to another server than now.
+    pub(super) fn moved(&self) -> Notified<'_> {
+        self.0.moved.notified()
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -116,9 +118,12 @@ impl Node {
         let time = time.clamp(self.target().timeout, LONGEST_ATTEMPT);
         let connection = Connection::open(self.target(), Instant::now() + time).await?;
         self.0.is_unproven.store(true, Ordering::Relaxed);
-        if self.0.has_connected.swap(true, Ordering::Relaxed) {
+        let last = self.0.last.lock().replace(connection.server);
+        if let Some(last) = last {
             telemetry::reconnected();
-            self.0.replaced.notify_waiters();
+            if last != connection.server {
+                self.0.moved.notify_waiters();
+            }
         }
         Ok(connection)
     }
@@ -177,7 +182,7 @@ pub(crate) async fn exclusive(
 }
 
 impl Exclusive {
-    /// Returns the connection to the pool. Every call must have had an answer.
+    /// Returns the connection to the pool. Every call must have had an answer. It may still watch keys.
     pub(crate) fn release(self) {
         self.shared.idle.lock().push(self.connection);
     }

@@ -109,14 +109,14 @@ async fn listen(shared: Arc<Shared>) {
     shared.is_live.store(false, Ordering::Relaxed);
     while let Some(node) = shared.servers.any_node() {
         let channels = shared.channels();
-        let replaced = pin!(node.replaced());
+        let moved = pin!(node.moved());
         let subscribing = node.target().subscribe(&channels);
         if let Ok(Ok(connection)) = timeout(node.target().timeout, subscribing).await {
             let begun = Instant::now();
             telemetry::subscribed(&shared.channel, true);
             shared.is_live.store(true, Ordering::Relaxed);
             let receiving = pin!(shared.receive(&node, connection, channels));
-            select(receiving, replaced).await;
+            select(receiving, moved).await;
             shared.is_live.store(false, Ordering::Relaxed);
             telemetry::subscribed(&shared.channel, false);
             // A server may close each connection at once.

@@ -210,13 +210,18 @@ fn answers_of_two_servers_teach_no_clock() {
 #[tokio::test]
 async fn a_user_without_the_right_to_transactions_writes_nothing() {
     let server = RedisServer::start();
-    let url = server.user(&["~*", "+@all", "-multi"]);
-    let store = RedisStore::connect(&url).await.unwrap();
-    let store = store.scripting(false).unwrap();
-    let answered = store.call(vec![call("a", "1/m")]).await.unwrap();
-    let error = answered.answers[0].as_ref().unwrap_err();
-    assert!(!error.is_outage() && !error.is_outcome_unknown());
-    assert!(!server.command::<bool>(&["EXISTS", "throttle:{a}"]));
+    let url = server.user(&["~*", "+@all"]);
+    let used = RedisStore::connect(&url).await.unwrap();
+    let used = used.scripting(false).unwrap();
+    used.call(vec![call("other", "1/m")]).await.unwrap();
+    server.command::<()>(&["ACL", "SETUSER", "user", "-multi"]);
+    let new = RedisStore::connect(&url).await.unwrap();
+    for store in [used, new.scripting(false).unwrap()] {
+        let answered = store.call(vec![call("a", "1/m")]).await.unwrap();
+        let error = answered.answers[0].as_ref().unwrap_err();
+        assert!(!error.is_outage() && !error.is_outcome_unknown());
+        assert!(!server.command::<bool>(&["EXISTS", "throttle:{a}"]));
+    }
 }
 
 /// A script leaves keys to another call, as other commands wait. One key it always serves.
