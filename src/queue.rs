@@ -3,6 +3,7 @@
 //! It has no clock and does no I/O: the dispatcher and the requests pass the time and carry its calls to the store.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
 use std::num::NonZeroU64;
 use std::task::Waker;
 use std::time::Duration;
@@ -666,20 +667,18 @@ impl Queue {
 
     /// Gives turns to the requests in their order, and returns the units of those that no request can use.
     fn distribute(&mut self, sent: &Sent, answer: &Answer, now: Instant) -> Units {
-        let (mut rank, mut unused) = (0, Units::default());
-        let asked = sent.demand.requests();
-        for (turn, requests) in &answer.turns {
-            for _ in 0..asked.min(rank + u64::from(*requests)) - rank {
-                let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
-                rank += 1;
-                let turn = Turn {
-                    units: units.as_costs(),
-                    ..*turn
-                };
-                if let Some(turn) = self.assign(sent.mode, turn, now) {
-                    self.report_unused(&turn);
-                    unused += units;
-                }
+        let mut unused = Units::default();
+        let turns = answer.turns.iter();
+        let turns = turns.flat_map(|(turn, requests)| repeat_n(turn, *requests as usize));
+        for (turn, rank) in turns.zip(0..sent.demand.requests()) {
+            let units = sent.demand.units_of(rank + 1) - sent.demand.units_of(rank);
+            let turn = Turn {
+                units: units.as_costs(),
+                ..*turn
+            };
+            if let Some(turn) = self.assign(sent.mode, turn, now) {
+                self.report_unused(&turn);
+                unused += units;
             }
         }
         unused

@@ -186,16 +186,27 @@ impl Store for RedisStore {
             call,
         });
         let calls: Vec<_> = named.collect();
-        Box::pin(async move {
-            let first = calls.first().map_or("", |named| &named.name);
-            this.call_all(first, &calls).await
-        })
+        Box::pin(async move { this.call_all(&calls).await })
     }
 
     fn ping(&self, key: &Key) -> Reply {
         let this = self.clone();
-        let name = this.name(key, None);
-        Box::pin(async move { this.call_all(&name, &[]).await })
+        // No value has this name, so nothing is written. It fails where a write does: on a replica, or without memory.
+        let unused = this.name(key, None) + "ping";
+        let mut write = Pipeline::new();
+        let set = write.cmd("SET").arg(&unused).arg("");
+        set.arg("XX").arg("PX").arg(1);
+        Box::pin(async move {
+            this.resume_subscription();
+            let reading = match this.read_clock(&unused, write).await {
+                // The slot moves, so that another server has answered than the one that read the clock.
+                Err(error) if error.is_conflict() => {
+                    this.read_clock(&unused, Pipeline::new()).await?
+                }
+                reading => reading?,
+            };
+            Ok(reading.answered(Vec::new()))
+        })
     }
 
     fn batch_size(&self) -> usize {
@@ -227,13 +238,13 @@ impl RedisStore {
         Instant::now() + self.timeout.min(LONGEST_TIMEOUT)
     }
 
-    /// Sends calls to the server that holds the Redis key `name`, and reads its clock.
-    async fn call_all(&self, name: &str, calls: &[NamedCall]) -> Result<Answered, StoreError> {
-        let deadline = self.call_deadline();
-        // It ends with the runtime on which it was started.
-        if let Some(subscription) = self.subscription.get() {
-            subscription.resume();
-        }
+    /// Sends calls to the server that holds their Redis keys, and reads its clock.
+    async fn call_all(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
+        let (name, deadline) = (
+            calls.first().map_or("", |it| &it.name),
+            self.call_deadline(),
+        );
+        self.resume_subscription();
         let mut results = match self.scripting {
             true => self.run_scripts(calls, deadline).await?,
             false => calls.iter().map(|_| None).collect(),
@@ -280,37 +291,23 @@ impl RedisStore {
                 if let Some(error) = worst {
                     return Err(error.clone());
                 }
-                let read = async |commands| {
-                    let deadline = self.call_deadline();
-                    let read = self.read::<Value>(&*self.servers, name, commands, deadline);
-                    read.await.map(|(_, reading)| reading)
-                };
-                let mut write = Pipeline::new();
-                if calls.is_empty() && !name.is_empty() {
-                    // A ping writes nothing, and fails where a write does: on a replica, or without memory.
-                    let unused = [name, "ping"].concat();
-                    write
-                        .cmd("SET")
-                        .arg(unused)
-                        .arg("")
-                        .arg("XX")
-                        .arg("PX")
-                        .arg(1);
-                }
-                match read(write).await {
-                    // The slot moves, so that another server has answered than the one that read the clock.
-                    Err(error) if error.is_conflict() => read(Pipeline::new()).await?,
-                    reading => reading?,
-                }
+                self.read_clock(name, Pipeline::new()).await?
             }
         };
-        Ok(Answered {
-            now: at.now,
-            server: at.origin.server,
-            sent: at.origin.sent,
-            received: at.origin.received,
-            answers,
-        })
+        Ok(at.answered(answers))
+    }
+
+    /// It ends with the runtime on which it was started.
+    fn resume_subscription(&self) {
+        if let Some(subscription) = self.subscription.get() {
+            subscription.resume();
+        }
+    }
+
+    /// Sends commands whose answers do not matter, unless they are errors, and then reads the clock.
+    async fn read_clock(&self, name: &str, commands: Pipeline) -> Result<Reading, StoreError> {
+        let read = self.read::<Value>(&*self.servers, name, commands, self.call_deadline());
+        read.await.map(|(_, reading)| reading)
     }
 
     /// Sends commands that read, and then reads the clock.
@@ -399,6 +396,16 @@ impl Reading {
         origin.sent = origin.sent.min(added.sent);
         origin.received = origin.received.max(added.received);
         Self { now, origin }
+    }
+
+    fn answered(self, answers: Vec<Result<Taken, StoreError>>) -> Answered {
+        Answered {
+            now: self.now,
+            server: self.origin.server,
+            sent: self.origin.sent,
+            received: self.origin.received,
+            answers,
+        }
     }
 }
 
