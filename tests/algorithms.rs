@@ -60,7 +60,8 @@ async fn lifetimes(scripts: bool) {
     let start = Instant::now();
     for quotas in LONG {
         let limiter = limiter(&server, quotas, scripts).await;
-        for (count, pause) in [(1, None), (3, None), (1, Some(60)), (0, Some(100_000))] {
+        spend_by(&limiter, "a", 1).await;
+        for (count, pause) in [(0, None), (3, None), (1, Some(60)), (0, Some(100_000))] {
             for _ in 0..count {
                 let _ = limiter.try_acquire("a").await.expect("a decision");
             }

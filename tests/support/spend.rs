@@ -1,5 +1,7 @@
 //! Limiters, and departures that are recorded at once.
 
+use std::time::Duration;
+
 use tower_throttle::store::Store;
 use tower_throttle::{Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
@@ -25,7 +27,12 @@ pub async fn spend(store: &(impl Store + Clone), builder: LimiterBuilder, key: &
 }
 
 pub async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
-    attempt(limiter, key, cost).await.expect("a permit");
+    // A busy machine may miss the turn, and the next one may be a moment later.
+    let permit = limiter
+        .acquire(key)
+        .cost(cost)
+        .max_wait(Duration::from_secs(1));
+    permit.await.expect("a permit");
 }
 
 /// The permit of a request that does not wait, or what limits it.
