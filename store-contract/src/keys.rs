@@ -36,12 +36,12 @@ fn counts(answers: &[Result<Taken, StoreError>]) -> Vec<u32> {
 }
 
 pub(super) async fn batches_answer_each_operation(bench: &Arc<Bench>) {
-    let entries = entries(bench, &policy("100/365d"), 40);
+    let entries = entries(bench, &policy("100/365d"), 20);
     for round in 1..=2 {
         let operations = entries.iter().zip(1..);
         let operations = operations.map(|(entry, count)| (entry, attempt(count, 1)));
         let answers = batch(bench, &operations.collect::<Vec<_>>()).await;
-        let expected = (1..=40).map(|count| count.min(100 - count * (round - 1)));
+        let expected = (1..=20).map(|count| count.min(100 - count * (round - 1)));
         if counts(&answers) != expected.collect::<Vec<u32>>() {
             bench.fail(format_args!("a batch is answered with {answers:?}"));
         }
