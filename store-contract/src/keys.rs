@@ -149,7 +149,7 @@ pub(super) async fn changed_quotas_keep_departures(bench: &Arc<Bench>) {
 }
 
 pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>) {
-    let entries = entries(bench, &policy("10/365d"), 2);
+    let entries = entries(bench, &policy("10/365d"), 3);
     let (entry, other) = (&entries[0], &entries[1]);
     entry.depart(5).await;
     let Some(own) = entry.value() else {
@@ -162,7 +162,7 @@ pub(super) async fn unrecognized_values_are_reported_and_kept(bench: &Arc<Bench>
         number: 7,
         ..take(Mode::Wait, 1, 1)
     };
-    let crowd = other.under(policy("10/365d gcra burst=10"));
+    let crowd = entries[2].under(policy("10/365d gcra burst=10"));
     crowd.depart(10).await;
     for process in 1..=60 {
         crowd.call(&Operation::Take(of_share(process))).await;

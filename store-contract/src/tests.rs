@@ -196,19 +196,6 @@ impl Inner {
 
     /// The call as a broken store applies it.
     fn distort(&self, call: &Call) -> Option<(Policy, Operation)> {
-        let policy = call.policy();
-        let mut quotas: Vec<_> = policy.quotas().iter().map(ToString::to_string).collect();
-        let mut buffer = policy.buffer();
-        match self.fault {
-            "forgets a quota" => quotas.truncate(1),
-            "forgets buffers" => buffer = Duration::ZERO,
-            "takes gcra for spacing" => quotas[0] = quotas[0].replace("spacing", "gcra burst=10"),
-            "takes other windows for the clocks" => {
-                let text = quotas[0].replace(" start=first-request", "");
-                quotas[0] = text.replace("fixed-window", "fixed-window start=first-request");
-            }
-            _ => {}
-        }
         let mut operation = call.operation().clone();
         match &mut operation {
             Operation::Take(take) => self.distort_take(take),
@@ -225,12 +212,27 @@ impl Inner {
                 _ => {}
             },
         }
+        Some((self.distort_policy(call.policy()), operation))
+    }
+
+    fn distort_policy(&self, policy: &Policy) -> Policy {
+        let mut quotas: Vec<_> = policy.quotas().iter().map(ToString::to_string).collect();
+        let mut buffer = policy.buffer();
+        match self.fault {
+            "forgets a quota" => quotas.truncate(1),
+            "forgets buffers" => buffer = Duration::ZERO,
+            "takes gcra for spacing" => quotas[0] = quotas[0].replace("spacing", "gcra burst=10"),
+            "takes other windows for the clocks" => {
+                let text = quotas[0].replace(" start=first-request", "");
+                quotas[0] = text.replace("fixed-window", "fixed-window start=first-request");
+            }
+            _ => return policy.clone(),
+        }
         let name = policy.name().map(str::to_owned);
-        let policy = bench::policy_with(&quotas.join(" + "), |builder| {
+        bench::policy_with(&quotas.join(" + "), |builder| {
             let builder = builder.buffer(buffer);
             name.into_iter().fold(builder, LimiterBuilder::name)
-        });
-        Some((policy, operation))
+        })
     }
 
     fn distort_take(&self, take: &mut Take) {
