@@ -56,8 +56,11 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The number of places that the store may have for a queue after a lost answer.
 const UNKNOWN: u32 = u32::MAX;
 
-/// The pause after a store has refused to renew a lease.
-const RETRY_LEASE: Duration = Duration::from_secs(1);
+/// The pause before a call that has failed is repeated for requests in progress, or for corrections, while none waits.
+const SLOW_RETRY: Duration = Duration::from_secs(1);
+
+/// Corrections are dropped if their calls fail for so long.
+const LONGEST_CONFLICT: Duration = Duration::from_secs(10);
 
 /// When a request arrived, and a number that orders requests of the same time: its key in the maps of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +100,8 @@ pub(crate) struct Queue {
     paused_until: Option<Instant>,
     /// The beginning of an outage and its error, if requests wait for its end.
     out: Option<(Instant, StoreError)>,
+    /// Since when the store has answered each call by an error after which it is repeated, and the first one.
+    conflict: Option<(Instant, StoreError)>,
 }
 
 /// The places of requests in progress, if a quota limits how many there are.
@@ -614,7 +619,7 @@ impl Queue {
             let places = places.map_or(0, |unit| granted.as_costs().0[unit]);
             self.places.stored = sent.places.saturating_add(places);
         }
-        self.out = None;
+        (self.out, self.conflict) = (None, None);
         if self.latest.reset.is_none() {
             // The bounds hold from now on. Requests that may depart now do so, however late the first answer is.
             let soonest = now + answer.uncertainty;
@@ -838,7 +843,7 @@ impl Queue {
         if !(is_unknown || error.is_outage() || error.is_conflict()) {
             self.fail_all(error);
             if self.places.held > 0 {
-                self.call_by(now + RETRY_LEASE);
+                self.call_by(now + SLOW_RETRY);
             }
             return;
         }
@@ -860,7 +865,19 @@ impl Queue {
         settlements.for_each(|it| self.unsent.add(it));
         self.calls.next = None;
         // The next call finds out about an outage.
-        let retry = if error.is_outage() { now } else { now + RETRY };
+        let mut retry = now;
+        if !error.is_outage() {
+            if self.conflict.is_none() {
+                // Early bounds hold from now on.
+                self.wake_all();
+            }
+            let (since, _) = *self.conflict.get_or_insert_with(|| (now, error.clone()));
+            let only_corrects = !self.has_to_ask() && !self.has_places();
+            if only_corrects && now - since > LONGEST_CONFLICT {
+                return self.fail_all(error);
+            }
+            retry += if only_corrects { SLOW_RETRY } else { RETRY };
+        }
         self.reschedule(retry);
         if self.has_places() {
             self.call_by(retry);
@@ -878,7 +895,7 @@ impl Queue {
     /// Schedules no further call. The store drops the demand after a while. Corrections wait for the next call.
     fn stop_calling(&mut self) {
         (self.unsent.lost, self.is_announced) = (0, false);
-        self.calls = Calls::default();
+        (self.calls, self.conflict) = (Calls::default(), None);
     }
 
     /// The store is out: schedules no call until [`end_outage`](Self::end_outage). Requests without an earlier bound fail after
@@ -896,10 +913,14 @@ impl Queue {
         if self.out.is_none() {
             self.out = Some((now, error.clone()));
             // They may wait for the store only so long.
-            let wakers = self.requests().filter_map(|it| it.waker.take());
-            let woken: Vec<_> = wakers.collect();
-            self.departing.woken.extend(woken);
+            self.wake_all();
         }
+    }
+
+    fn wake_all(&mut self) {
+        let wakers = self.requests().filter_map(|it| it.waker.take());
+        let woken: Vec<_> = wakers.collect();
+        self.departing.woken.extend(woken);
     }
 
     fn fail_where(&mut self, fails: impl Fn(&Request) -> bool, refusal: &Refusal) {
@@ -972,8 +993,8 @@ impl Queue {
         let out = self.out.as_ref();
         let outage = out.map(|(since, error)| ((*since).max(arrival.at) + OUTAGE_WAIT, error));
         // The first answer says whether an early bound can be kept. A store that does not answer is out after a while.
-        let soonest = match (self.latest.reset, out) {
-            (None, None) => arrival.at + LONGEST_CALL,
+        let soonest = match (self.latest.reset, out, &self.conflict) {
+            (None, None, None) => arrival.at + LONGEST_CALL,
             _ => arrival.at,
         };
         let bound = request.bound.map(|bound| bound.max(soonest));
@@ -984,7 +1005,10 @@ impl Queue {
         }
         let refusal = match outage {
             Some((_, error)) => Refusal::Store(error.clone()),
-            None if self.latest.reset.is_none() => Refusal::Store(not_in_time()),
+            None if self.latest.reset.is_none() => {
+                let conflict = self.conflict.as_ref().map(|(_, error)| error.clone());
+                Refusal::Store(conflict.unwrap_or_else(not_in_time))
+            }
             None => Refusal::Limited(self.latest),
         };
         self.cancel(arrival, now);

@@ -127,6 +127,8 @@ enum Fault {
     ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
+    /// The slot of the key moves.
+    Conflicts,
     Silent,
     /// One call blocks its thread for a while.
     Blocks,
@@ -194,6 +196,10 @@ impl Remote {
             Fault::Silent => return Box::pin(std::future::pending()),
             Fault::Refuses => {
                 let error = StoreError::new("the value is unrecognized").no_outage();
+                return Box::pin(ready(Err(error)));
+            }
+            Fault::Conflicts => {
+                let error = StoreError::new("the slot moves").conflict();
                 return Box::pin(ready(Err(error)));
             }
             Fault::Out => {

@@ -163,6 +163,35 @@ async fn a_limiter_that_is_dropped_with_corrections_in_an_outage_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_a_conflict_bounds_hold_and_corrections_alone_are_sent_rarely_and_not_for_long() {
+    for lasts in [3_000, 30_000] {
+        let (store, handle) = served(policy("10/h"));
+        let granted = spawn(&handle, 1).await.unwrap().unwrap();
+        pass(2_000).await;
+        store.set(Fault::Conflicts);
+        let start = Instant::now();
+        let refused = handle.wait(1, Some(start + SECOND)).unwrap().await;
+        assert!(matches!(refused, Err(Refusal::Store(error)) if error.is_conflict()));
+        assert_since(start, 1_000..1_100);
+        let calls = store.calls();
+        handle.forfeit(&key(), granted);
+        pass(lasts).await;
+        assert!(
+            store.calls() - calls <= 13,
+            "{} calls",
+            store.calls() - calls
+        );
+        store.set(Fault::None);
+        pass(1_500).await;
+        let expected = if lasts < 10_000 { 10 } else { 9 };
+        assert_eq!(
+            (handle.key_count(), store.remaining(&handle)),
+            (0, expected)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_with_a_grant_denies_no_other() {
     let (_, handle) = served(policy("2/h"));
     depart(&handle, 1).await.unwrap();
