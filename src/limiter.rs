@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::acquire::{Acquire, Cause, Error, TryAcquire};
 use crate::algorithm::Command;
-use crate::dispatcher::{Handle, Health};
+use crate::dispatcher::{Dispatcher, Handle, Health};
 use crate::error::BuildError;
 use crate::guard::micros;
 use crate::key::Key;
@@ -274,11 +275,7 @@ impl Limiter {
     /// # Ok::<_, tower_throttle::BuildError>(())
     /// ```
     pub fn health(&self) -> Health {
-        let dispatcher = match &self.kind {
-            Kind::Plain(handle) | Kind::Rule(handle) => &handle.dispatcher,
-            Kind::Ruled(live) => &live.dispatcher,
-        };
-        dispatcher.health()
+        self.dispatcher().health()
     }
 
     /// The number of keys for which requests wait in this process or hold a [place](crate::Place), or corrections are unsent; with
@@ -287,6 +284,39 @@ impl Limiter {
         match &self.kind {
             Kind::Plain(handle) | Kind::Rule(handle) => handle.key_count(),
             Kind::Ruled(live) => live.queues(),
+        }
+    }
+
+    /// Waits until no request of this process waits or holds a place, and the store has all corrections: until [`queues`](Self::queues)
+    /// is 0.
+    ///
+    /// A process returns places and corrects costs in the background, within milliseconds. If it ends earlier, other processes wait
+    /// for its places until their lease ends, and costs stay as they were estimated. So await this before the end of `main`, with a
+    /// timeout, as the store may be out:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    /// use tower_throttle::{Limiter, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().quota(Quota::concurrent(3)).build()?;
+    /// limiter.run("reports", async || ()).await?;
+    ///
+    /// timeout(Duration::from_secs(1), limiter.idle()).await?;
+    /// assert_eq!(limiter.peek("reports").await?.places().map(|places| places.held), Some(0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn idle(&self) {
+        loop {
+            let mut idle = pin!(self.dispatcher().idle.notified());
+            idle.as_mut().enable();
+            if self.queues() == 0 {
+                return;
+            }
+            idle.await;
         }
     }
 
@@ -424,6 +454,13 @@ impl Limiter {
         })
         .await;
         answer
+    }
+
+    fn dispatcher(&self) -> &Arc<Dispatcher> {
+        match &self.kind {
+            Kind::Plain(handle) | Kind::Rule(handle) => &handle.dispatcher,
+            Kind::Ruled(live) => &live.dispatcher,
+        }
     }
 
     /// The handle of requests that have only a key.

@@ -175,7 +175,7 @@ impl Dispatcher {
         queue.apply_changes();
         let clock_sets = self.clock.sets();
         let mut take = Take {
-            process: self.process | queue.lane,
+            process: self.process() | queue.lane,
             flow,
             reserves: policy.reserves(),
             // The answer of an embedded store cannot be lost.

@@ -355,6 +355,9 @@ impl Handle {
             entry.remove();
             self.count.store(queues.len(), Ordering::Release);
             self.load().telemetry.queues(-1.0);
+            if queues.is_empty() {
+                self.dispatcher.idle.notify_waiters();
+            }
         }
     }
 
@@ -363,7 +366,7 @@ impl Handle {
     pub(crate) fn nudge(&self, key: &Key, process: u64) {
         self.denials.forget(Some(key));
         for queue in self.lanes(key) {
-            if [0, self.dispatcher.process | queue.lane].contains(&process) {
+            if [0, self.dispatcher.process() | queue.lane].contains(&process) {
                 queue.update(|queue| queue.nudge(Instant::now()));
             }
         }
@@ -478,7 +481,7 @@ impl Handle {
         let (level, flow) = (rank.priority.level(), rank.flow());
         let (lane, _) = lane_of(&self.lanes(key), cost, level, flow.id);
         let mut take = Take {
-            process: self.dispatcher.process | lane,
+            process: self.dispatcher.process() | lane,
             flow,
             reserves: policy.reserves(),
             round_trip: self.guard.round_trip().as_micros() as u64,

@@ -5,6 +5,7 @@
 //! calls, and the others watch it: if it is late, as its runtime is not polled any more, another one calls.
 
 use std::any::Any;
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
@@ -47,8 +48,8 @@ pub(crate) struct Dispatcher {
     /// The store again, if it is the embedded one.
     embedded: Option<MemoryStore>,
     fallback: Fallback,
-    /// A random number of this process. Its last bits are free for the lane of a queue.
-    process: u64,
+    /// For the number of this process.
+    random: RandomState,
     /// The latest number of a call, a flight or a queue.
     numbers: AtomicU64,
     clock: StoreClock,
@@ -57,6 +58,8 @@ pub(crate) struct Dispatcher {
     handles: Mutex<Vec<Weak<Handle>>>,
     schedule: Mutex<Schedule>,
     changed: Notify,
+    /// A policy has no queue any more.
+    pub(crate) idle: Notify,
     /// How many denials each policy remembers: 0 with the embedded store, which answers at once.
     most_denials: usize,
     telemetry: StoreTelemetry,
@@ -83,7 +86,6 @@ impl Dispatcher {
         let embedded = any.downcast_ref::<MemoryStore>().cloned();
         let is_embedded = embedded.is_some();
         let denials = settings.denials.unwrap_or(known::REMEMBERED_DENIALS);
-        let random = std::collections::hash_map::RandomState::new();
         let this = Arc::new(Self {
             store,
             embedded,
@@ -91,14 +93,14 @@ impl Dispatcher {
                 store: MemoryStore::new(),
                 clock: StoreClock::new(),
             },
-            // Scripts hold it in a double.
-            process: random.hash_one(std::process::id()) >> (11 + LANE_BITS) << LANE_BITS,
+            random: RandomState::new(),
             numbers: AtomicU64::new(0),
             clock: StoreClock::new(),
             started: Instant::now(),
             handles: Mutex::default(),
             schedule: Mutex::default(),
             changed: Notify::new(),
+            idle: Notify::new(),
             most_denials: if is_embedded { 0 } else { denials },
             telemetry: StoreTelemetry::new(label, settings.key_labels),
         });
@@ -109,13 +111,19 @@ impl Dispatcher {
             handles.for_each(|handle| handle.nudge(&nudge.key, nudge.process));
             this.is_some()
         };
-        this.store.subscribe(this.process, Box::new(nudge));
+        this.store.subscribe(this.process(), Box::new(nudge));
         let embedded = this.embedded.as_ref().map(|store| (store, &this.clock));
         let fallback = (&this.fallback.store, &this.fallback.clock);
         for (store, clock) in embedded.into_iter().chain([fallback]) {
             this.observe(clock, &store.answer(&[]));
         }
         this
+    }
+
+    /// A random number of this process, another one after a fork. Its last bits are free for the lane of a queue.
+    fn process(&self) -> u64 {
+        // Scripts hold it in a double.
+        self.random.hash_one(std::process::id()) >> (11 + LANE_BITS) << LANE_BITS
     }
 
     pub(crate) fn handles(&self) -> Vec<Arc<Handle>> {

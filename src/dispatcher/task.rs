@@ -43,6 +43,8 @@ pub(super) struct Schedule {
     pub(super) flights: HashMap<u64, Flight>,
     /// The runtimes that have a task, each once. The task of the first one calls the store; the others watch it.
     pub(super) tasks: Vec<runtime::Id>,
+    /// The runtime that was used last. It serves threads without one.
+    latest: Option<Runtime>,
     /// When the first task has run last.
     beat: Option<Instant>,
     /// The most requests of one key that the latest answer lets depart. Their callers may ask again at once.
@@ -111,19 +113,22 @@ enum Next {
 impl Dispatcher {
     /// Starts a task on this runtime, unless it has one.
     pub(crate) fn ensure_task(self: &Arc<Self>) {
-        let Ok(runtime) = Runtime::try_current() else {
-            return;
-        };
-        let id = runtime.id();
-        {
+        let current = Runtime::try_current().ok();
+        let (runtime, id) = {
             let mut schedule = self.schedule.lock();
+            let Some(runtime) = current.or_else(|| schedule.latest.clone()) else {
+                return;
+            };
+            let id = runtime.id();
             // The first task may be about to call while the schedule is empty.
             let has_ended = schedule.is_idle() && schedule.tasks.is_empty();
             if has_ended || schedule.tasks.contains(&id) {
                 return;
             }
             schedule.tasks.push(id);
-        }
+            schedule.latest = Some(runtime.clone());
+            (runtime, id)
+        };
         let task = Task {
             dispatcher: self.clone(),
             runtime: id,

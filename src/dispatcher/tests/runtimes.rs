@@ -253,3 +253,22 @@ fn a_request_that_waits_fails_outside_of_a_runtime() {
         "{failed:?}"
     );
 }
+
+#[test]
+fn corrections_from_a_thread_without_a_runtime_are_sent_by_the_one_that_was_used_last() {
+    let (store, handle) = served(policy("10/h"));
+    let runtime = threads(1);
+    let granted = runtime.block_on(async { handle.wait(1, None).unwrap().await.unwrap() });
+    // The task of the dispatcher ends.
+    let begun = std::time::Instant::now();
+    while Arc::strong_count(&handle.dispatcher) > 1 {
+        assert!(begun.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let calls = store.calls();
+    handle.forfeit(&key(), granted);
+    while store.calls() == calls {
+        assert!(begun.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
