@@ -220,7 +220,7 @@ impl Dispatcher {
     ) {
         let number = self.next_number();
         self.schedule.lock().flights.insert(number, flight);
-        let landing = Landing {
+        let mut landing = Landing {
             dispatcher: self.clone(),
             number,
             begun,
@@ -229,7 +229,8 @@ impl Dispatcher {
         if let Ok(runtime) = Runtime::try_current() {
             runtime.spawn(async move {
                 let reply = call(&*landing.dispatcher.store);
-                landing.land(within(LONGEST_CALL, reply).await);
+                landing.answer = Some(within(LONGEST_CALL, reply).await);
+                drop(landing);
             });
         }
     }
@@ -254,12 +255,6 @@ struct Landing {
     number: u64,
     begun: Instant,
     answer: Option<Result<Answered, StoreError>>,
-}
-
-impl Landing {
-    fn land(mut self, answer: Result<Answered, StoreError>) {
-        self.answer = Some(answer);
-    }
 }
 
 impl Drop for Landing {
