@@ -12,9 +12,8 @@ do
 
   function load$()
     count, used, own, entries, first_end, last_end = 0, 0, 0, {}, nil, 0
-    if raw ~= '' and not needs_transaction then
-      if byte(raw, @value) == @kind then count = unpack('<I2', raw, @value + 12) else needs_transaction = true end
-    end
+    -- The lease may differ.
+    if common.has_quota(@value, sub(prefix, 1, 5)) then count = unpack('<I2', raw, @value + 12) end
     list, logs = logs, logs + count * 25
   end
 

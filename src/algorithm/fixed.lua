@@ -9,12 +9,7 @@ do
 
   function load$()
     start, finish, count, last = 0, 0, 0, 0
-    if raw == '' or needs_transaction then return end
-    if byte(raw, @value) == @kind and sub(raw, @value + 5, @value + 11) == sub(prefix, 6) then
-      start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12)
-    else
-      needs_transaction = true
-    end
+    if common.has_quota(@value, prefix) then start, finish, count, last = unpack('<I7I7I4I7', raw, @value + 12) end
   end
 
   local function free(at)

@@ -10,12 +10,7 @@ do
 
   function load$()
     due, last = 0, 0
-    if raw == '' or needs_transaction then return end
-    if byte(raw, @value) == @kind and unpack('<I7', raw, @value + 5) == interval then
-      due, last = unpack('<I7I7', raw, @value + 12)
-    else
-      needs_transaction = true
-    end
+    if common.has_quota(@value, prefix) then due, last = unpack('<I7I7', raw, @value + 12) end
   end
 
   function earliest$(from, ahead, cost)

@@ -75,6 +75,14 @@ end
 --   by key: the value, if plain.lua has read it already
 local answers, common = {}, { work = 0, memory = 0, is_notified = call_flags >= 256, releases_places = call_flags % 256 >= 128 }
 --@plain
+
+-- True if the value has a quota of this kind at this offset, with the same window or interval. Its limit may differ.
+function common.has_quota(at, terms)
+  if raw == '' or needs_transaction then return false end
+  needs_transaction = byte(raw, at) ~= byte(terms) or sub(raw, at + 5, at - 1 + #terms) ~= sub(terms, 6)
+  return not needs_transaction
+end
+
 --@algorithms
 -- Nothing departs earlier.
 local suspended_until = 0

@@ -21,13 +21,9 @@ do
     first, kept, stop, total, base, used, first_time, last = 0, 0, 0, 0, 0, 0, 0, 0
     times, befores = nil, nil
     ring, room, first_slot, pages = rings, 64, 0, {} --ring
-    if raw ~= '' and not needs_transaction then
-      if byte(raw, @value) ~= @kind or sub(raw, @value + 5, @value + 11) ~= sub(prefix, 6) then
-        needs_transaction = true
-      else
-        kept, total = unpack('<I2I4', raw, @value + 12) --whole
-        kept, total, room, first_slot, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
-      end
+    if common.has_quota(@value, prefix) then
+      kept, total = unpack('<I2I4', raw, @value + 12) --whole
+      kept, total, room, first_slot, first_time, base, last = unpack('<I2I4I2I2I7I4I7', raw, @value + 12) --ring
     end
     log, logs = logs, logs + kept * 11 --whole
     rings = rings + room * 11 --ring

@@ -110,7 +110,6 @@ fn assemble(counters: &[Counter]) -> String {
             ("$", number.to_string()),
             ("@value", (value.0.len() + 1).to_string()),
             ("@terms", (head.0.len() + 1).to_string()),
-            ("@kind", kind.to_string()),
             ("@aligned", (kind == 4).to_string()),
             ("@spaced", (kind == 6).to_string()),
         ];
