@@ -9,14 +9,10 @@ use super::script::Script;
 use super::servers::CommandAnswer;
 use super::wire::{self, KeyAnswer};
 use super::{Done, NamedCall, Reading, RedisStore, host_time, naming, strange, unrecognized};
-use crate::algorithm::Writer;
 use crate::store::StoreError;
 
 /// The most keys of one script call, as no other command runs until it has ended.
 const MOST_KEYS: usize = 64;
-
-/// The bytes of most calls, without the name of the key.
-const CALL_BYTES: usize = 64;
 
 /// The result of a call, or `None` if its value has to be changed without a script.
 type Outcome = Option<Result<Done, StoreError>>;
@@ -146,22 +142,20 @@ impl RedisStore {
         // In a cluster, no shard is 0, and the keys of a script have to be in one slot.
         let most = if shard == 0 { MOST_KEYS } else { 1 };
         let mut groups: Vec<Group> = Vec::with_capacity(calls.len().div_ceil(most));
-        let mut spare = Writer::default();
         let now = if self.server_time { 0 } else { host_time() };
         for (place, NamedCall { call, .. }) in calls.iter().enumerate() {
-            let mut head = std::mem::take(&mut spare);
-            wire::head(&mut head, call, now);
+            let head = wire::head(call, now).0;
             if let Some(last) = groups.last_mut()
                 && last.places.len() < most
-                && last.head == head.0
+                && last.head == head
                 && !wire::is_single(call)
             {
-                (last.places.end, spare) = (place + 1, head);
+                last.places.end = place + 1;
                 continue;
             }
             let script = Script::of(call.policy.counters());
             groups.push(Group {
-                head: head.0,
+                head,
                 script,
                 // The text with the first call saves the round trip of a refusal.
                 is_text: self.loaded.lock().insert((shard, &script.sha)),
@@ -173,9 +167,7 @@ impl RedisStore {
 
     fn command(&self, group: &Group, calls: &[NamedCall], server: u64) -> Cmd {
         let first = &calls[0];
-        let names: usize = calls.iter().map(|named| named.name.len()).sum();
-        let bytes = 2 * CALL_BYTES + names + calls.len() * CALL_BYTES;
-        let mut eval = Cmd::with_capacity(2 * calls.len() + 7, bytes);
+        let mut eval = Cmd::new();
         match group.is_text {
             true => eval.arg("EVAL").arg(&group.script.text),
             false => eval.arg("EVALSHA").arg(&group.script.sha),
@@ -186,10 +178,8 @@ impl RedisStore {
             eval.arg(&named.name);
         }
         eval.arg(mark).arg(&group.head);
-        let mut rest = Writer(Vec::with_capacity(CALL_BYTES));
         for named in calls {
-            wire::rest(&mut rest, &named.call, server);
-            eval.arg(&rest.0);
+            eval.arg(wire::rest(&named.call, server).0);
         }
         if wire::releases(&first.call) {
             eval.arg(self.channel(0)).arg(first.call.key.as_str());

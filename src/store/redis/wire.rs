@@ -10,6 +10,9 @@ use crate::store::{Call, Operation, StoreError};
 
 use super::script::CALL_HEAD;
 
+/// The bytes of the rest of most calls.
+const USUAL_REST: usize = 64;
+
 /// The answer of a script for one key.
 #[derive(Debug)]
 pub(super) enum KeyAnswer {
@@ -22,9 +25,9 @@ pub(super) enum KeyAnswer {
     Later,
 }
 
-/// Writes the first part of a call: it names the kinds of the quotas, and thus the script. Calls with the same head may
+/// The first part of a call: it names the kinds of the quotas, and thus the script. Calls with the same head may
 /// share a script call. `now` is the time, or 0, so that the script reads the clock.
-pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
+pub(super) fn head(call: &Call, now: u64) -> Writer {
     let (policy, operation) = (&*call.policy, &call.operation);
     let code = match operation {
         Operation::Take(take) => take.mode as u64,
@@ -33,9 +36,8 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
         Operation::Control(Command::Resume) => 5,
         Operation::Control(Command::Reset) => 6,
     };
-    head.0.clear();
     // With the terms of the quotas.
-    head.0.reserve(2 * CALL_HEAD);
+    let mut head = Writer(Vec::with_capacity(2 * CALL_HEAD));
     head.put([7, 1], [now, code]);
     match operation {
         Operation::Take(take) => {
@@ -56,9 +58,10 @@ pub(super) fn head(head: &mut Writer, call: &Call, now: u64) {
         Operation::Control(_) => head.0.resize(CALL_HEAD, 0),
     }
     for counter in policy.counters() {
-        counter.encode_terms(head);
+        counter.encode_terms(&mut head);
     }
     head.0.extend(unit_names(policy.counters()).bytes());
+    head
 }
 
 /// Returns true if a call corrects departures or the key, and takes a script call of its own.
@@ -76,9 +79,9 @@ pub(super) fn releases(call: &Call) -> bool {
     matches!(&call.operation, Operation::Take(take) if take.holding.releases)
 }
 
-/// Writes the rest of a call.
-pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
-    rest.0.clear();
+/// The rest of a call.
+pub(super) fn rest(call: &Call, server: u64) -> Writer {
+    let mut rest = Writer(Vec::with_capacity(USUAL_REST));
     let numbers = match call.operation {
         Operation::Take(ref take) => return put_take(rest, take, &call.policy, server),
         Operation::Control(Command::Pause { span, evidence }) => [evidence, span, 0, 1],
@@ -91,18 +94,19 @@ pub(super) fn rest(rest: &mut Writer, call: &Call, server: u64) {
         Operation::Control(Command::Resume | Command::Reset) => [0, 0, 0, 1],
     };
     rest.put([7, 7, 4, 1], numbers);
+    rest
 }
 
-fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
+fn put_take(mut out: Writer, take: &Take, policy: &Policy, server: u64) -> Writer {
     let (demand, corrections) = (&take.demand, &take.corrections);
     let (points, settlements) = (demand.points.len(), corrections.settlements.len());
     let (amounts, most) = (Amounts::of(policy.counters()), i64::from(u32::MAX));
     out.put([7, 7], [take.number, corrections.lost]);
-    amounts.put_costs(out, demand.cost);
+    amounts.put_costs(&mut out, demand.cost);
     out.put([1, 2], [points as u64, settlements as u64]);
     for point in &take.demand.points {
         out.put([7], [point.arrival]);
-        amounts.put_sums(out, point.units);
+        amounts.put_sums(&mut out, point.units);
     }
     for settlement in &corrections.settlements {
         let difference = settlement.difference.clamp(-most, most) + (1 << 32);
@@ -129,6 +133,7 @@ fn put_take(out: &mut Writer, take: &Take, policy: &Policy, server: u64) {
     if has_places(policy.counters()) {
         out.put([4], [take.holding.units.into()]);
     }
+    out
 }
 
 fn has_places(counters: &[Counter]) -> bool {

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::script::Script;
 use super::wire::{self, KeyAnswer};
-use crate::algorithm::{Origin, Taken, Writer};
+use crate::algorithm::{Origin, Taken};
 use crate::key::Key;
 use crate::policy::{Policy, PolicyParts};
 use crate::store::StoreError;
@@ -102,9 +102,7 @@ impl Lua {
         let mut script = script.prepare_invoke();
         for (place, (name, operation)) in calls.iter().enumerate() {
             let call = Call::new(&Key::new(*name), policy, operation);
-            let [mut head, mut rest] = [(); 2].map(|()| Writer::default());
-            wire::head(&mut head, &call, now);
-            wire::rest(&mut rest, &call, server);
+            let (head, rest) = (wire::head(&call, now), wire::rest(&call, server));
             if place == 0 {
                 script.arg(head.0);
             }
