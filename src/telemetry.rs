@@ -118,9 +118,7 @@ impl Telemetry {
 
     /// The permit of a request that has ended is given back.
     pub(crate) fn forfeited(&self, turn: &Turn) {
-        meter!(if !self.is_exempt {
-            self.meters.forfeited(turn);
-        });
+        meter!(self.meters.forfeited(turn));
     }
 
     /// The costs of a departed request were corrected, in these units.
