@@ -1,6 +1,6 @@
 //! Shared values that change: [`Mutex`], a lock without poisoning, and [`Replaceable`].
 
-use std::ops::Deref;
+use std::borrow::Cow;
 use std::sync::{self, Arc, MutexGuard, OnceLock, PoisonError};
 
 /// A mutex that a panic does not poison: the panic of one request must not fail all others.
@@ -25,23 +25,18 @@ pub(crate) struct Replaceable<T> {
     latest: OnceLock<Mutex<Arc<T>>>,
 }
 
-/// The value at the time when it was read.
-pub(crate) enum Loaded<'a, T> {
-    First(&'a Arc<T>),
-    Later(Arc<T>),
-}
-
 impl<T> Replaceable<T> {
     pub(crate) fn new(value: T) -> Self {
         let (first, latest) = (Arc::new(value), OnceLock::new());
         Self { first, latest }
     }
 
+    /// The value as it is now.
     #[inline]
-    pub(crate) fn load(&self) -> Loaded<'_, T> {
+    pub(crate) fn load(&self) -> Cow<'_, Arc<T>> {
         match self.latest.get() {
-            None => Loaded::First(&self.first),
-            Some(latest) => Loaded::Later(latest.lock().clone()),
+            None => Cow::Borrowed(&self.first),
+            Some(latest) => Cow::Owned(latest.lock().clone()),
         }
     }
 
@@ -49,17 +44,5 @@ impl<T> Replaceable<T> {
         let value = Arc::new(value);
         let latest = self.latest.get_or_init(|| Mutex::new(value.clone()));
         *latest.lock() = value;
-    }
-}
-
-impl<T> Deref for Loaded<'_, T> {
-    type Target = Arc<T>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<T> {
-        match self {
-            Self::First(value) => value,
-            Self::Later(value) => value,
-        }
     }
 }

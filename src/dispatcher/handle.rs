@@ -1,5 +1,6 @@
 //! A policy and the queues of its keys: [`Handle`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::cost::{Cost, Remaining};
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::key::Key;
-use crate::lock::{Loaded, Mutex, Replaceable};
+use crate::lock::{Mutex, Replaceable};
 use crate::policy::{Policy, Recovery};
 use crate::priority::{COMBINED, Priority, Rank};
 use crate::queue::{Arrival, CounterSet, LONGEST_CALL, Queue, Refusal, Standing, Turn};
@@ -97,12 +98,12 @@ impl Handle {
 
     /// The current policy, for a moment.
     #[inline]
-    pub(crate) fn load(&self) -> Loaded<'_, Current> {
+    pub(crate) fn load(&self) -> Cow<'_, Arc<Current>> {
         self.current.load()
     }
 
     pub(crate) fn current(&self) -> Arc<Current> {
-        self.load().clone()
+        self.load().into_owned()
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
