@@ -675,9 +675,8 @@ if operation < 3 then
     else
       own_bytes = pack('<I7I7I2I7', process, deadline, 7 + #text, number) .. text
     end
-    announced_after = announced_after + 1
-    if deadline > latest_deadline then latest_deadline = deadline end
-  elseif own_bytes ~= '' then
+  end
+  if own_bytes ~= '' then
     local deadline = unpack('<I7', own_bytes, 8)
     announced_after = announced_after + 1
     if deadline > latest_deadline then latest_deadline = deadline end
