@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cost::Cost;
@@ -25,8 +25,8 @@ pub struct Advice {
     wait: Option<Duration>,
     /// By their units: how much remains, and for how long that counts.
     allowances: BTreeMap<Cow<'static, str>, (u32, Duration)>,
-    /// The units of which nothing remains, by a response that refuses its request.
-    refused: BTreeSet<Cow<'static, str>>,
+    /// A response refuses its request, as nothing remains of a unit.
+    pub(super) is_refused: bool,
     cost: Option<Cost>,
 }
 
@@ -109,20 +109,15 @@ impl Advice {
             let allowance = self.allowances.entry(unit).or_insert(other);
             *allowance = std::cmp::min_by_key(*allowance, other, strictness);
         }
-        self.refused.extend(other.refused);
+        self.is_refused |= other.is_refused;
         self.cost = other.cost.or(self.cost);
         self
     }
 
     /// The response refuses its request: what it says counts, whatever the quotas say.
     pub(super) fn refused(mut self) -> Self {
-        let exhausted = self.allowances.iter().filter(|(_, (count, _))| *count == 0);
-        self.refused = exhausted.map(|(unit, _)| unit.clone()).collect();
+        self.is_refused = self.allowances.values().any(|(count, _)| *count == 0);
         self
-    }
-
-    pub(super) fn is_refused(&self, unit: &str) -> bool {
-        self.refused.contains(unit)
     }
 
     /// For how long nothing may depart, if there is a pause; never zero.

@@ -76,7 +76,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
             0 => {
                 let says_more = left() > 0 || time > refill + ROUNDING;
-                (says_more || advice.is_refused(name))
+                (says_more || advice.is_refused)
                     && handle.announces(key, Some(name), time, turn.from)
             }
             _ => {
