@@ -140,13 +140,8 @@ impl Quota {
     /// # }
     /// ```
     pub const fn concurrent(limit: u32) -> Self {
-        Self {
-            limit,
-            window: Duration::ZERO,
-            algorithm: Algorithm::Concurrent { lease: LEASE },
-            unit: CONCURRENT,
-            default_cost: None,
-        }
+        let quota = Self::new(limit, Duration::ZERO);
+        quota.lease(LEASE).unit(CONCURRENT)
     }
 
     /// Sets after which time the places of a process that has died are free again, at least 1 s.
