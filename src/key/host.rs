@@ -34,7 +34,8 @@ use super::{Extracted, Key, KeyExtractor, RequestHead};
 /// In a server, the caller chooses the host, and every new host is a new quota. Limit callers by
 /// something that they cannot choose.
 pub fn host() -> Host {
-    Host { without: None }
+    let without = Extracted::Refused("the request has no host".into());
+    Host { without }
 }
 
 /// Takes the host that a request goes to as its key; made by [`host`].
@@ -42,7 +43,7 @@ pub fn host() -> Host {
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Host {
     /// The result for requests without a host, unless they are refused.
-    without: Option<Extracted>,
+    without: Extracted,
 }
 
 impl Host {
@@ -56,14 +57,12 @@ impl Host {
     /// assert_eq!(key::host().or_exempt().extract(&request), Extracted::Exempt);
     /// ```
     pub fn or_exempt(mut self) -> Self {
-        self.without = Some(Extracted::Exempt);
+        self.without = Extracted::Exempt;
         self
     }
 
     pub(crate) fn key_of(&self, authority: Option<&Authority<'_>>) -> Extracted {
-        let key = authority.map(|authority| Extracted::Key(authority.key()));
-        key.or_else(|| self.without.clone())
-            .unwrap_or_else(|| Extracted::Refused("the request has no host".into()))
+        authority.map_or_else(|| self.without.clone(), |it| it.key().into())
     }
 }
 
@@ -89,21 +88,18 @@ impl<'a> Authority<'a> {
             Some(host) => (host, request.port()),
             None => split_port(host_header(request.headers())?)?,
         };
-        Some(Self {
-            host: canonical(host)?,
-            port,
-            scheme: request.scheme(),
-        })
+        Self::new(host, port, request.scheme())
     }
 
     /// Reads a host with or without a port.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = split_port(text)?;
-        Some(Self {
-            host: canonical(host)?,
-            port,
-            scheme: None,
-        })
+        Self::new(host, port, None)
+    }
+
+    fn new(host: &str, port: Option<u16>, scheme: Option<&'a str>) -> Option<Self> {
+        let host = canonical(host)?;
+        Some(Self { host, port, scheme })
     }
 
     /// True if the request goes to this port. Without a port, it goes to the one of its scheme, and without a scheme to
