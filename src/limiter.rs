@@ -281,10 +281,7 @@ impl Limiter {
     /// The number of keys for which requests wait in this process or hold a [place](crate::Place), or corrections are unsent; with
     /// rules, of each rule.
     pub fn queues(&self) -> usize {
-        match &self.kind {
-            Kind::Plain(handle) | Kind::Rule(handle) => handle.key_count(),
-            Kind::Ruled(live) => live.queues(),
-        }
+        self.handles().iter().map(|it| it.key_count()).sum()
     }
 
     /// Waits until no request of this process waits or holds a place, and the store has all corrections: until [`queues`](Self::queues)
@@ -417,10 +414,7 @@ impl Limiter {
         if key.as_str().is_empty() {
             return Err(Error::new(Cause::EmptyKey, self.policy(), key));
         }
-        let handles = match &self.kind {
-            Kind::Plain(handle) | Kind::Rule(handle) => vec![handle.clone()],
-            Kind::Ruled(live) => live.dispatcher.handles(),
-        };
+        let handles = self.handles();
         let send = async |handle: &Handle| {
             let report = || handle.load().telemetry.commanded(key, &command);
             // It begins in this process.
@@ -454,6 +448,14 @@ impl Limiter {
         })
         .await;
         answer
+    }
+
+    /// Those of all its policies.
+    fn handles(&self) -> Vec<Arc<Handle>> {
+        match &self.kind {
+            Kind::Plain(handle) | Kind::Rule(handle) => vec![handle.clone()],
+            Kind::Ruled(live) => live.dispatcher.handles(),
+        }
     }
 
     fn dispatcher(&self) -> &Arc<Dispatcher> {

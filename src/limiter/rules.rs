@@ -237,11 +237,6 @@ impl Live {
         self.now.lock().rules.clone()
     }
 
-    pub(crate) fn queues(&self) -> usize {
-        let handles = self.dispatcher.handles();
-        handles.iter().map(|handle| handle.key_count()).sum()
-    }
-
     fn reload(&self, rules: Rules) {
         let _one_at_a_time = self.reload.lock();
         let now = Now::new(rules, &self.dispatcher);
