@@ -91,10 +91,18 @@ impl Bench {
         keys
     }
 
-    /// Sends one batch to a shard, and checks what holds for every answer.
+    /// Sends one batch to a shard, or more if it is larger than the store allows, and checks what holds for every answer.
     pub(super) async fn send(&self, calls: Vec<Call>) -> Answered {
-        let operations = calls.len();
-        self.check(operations, || self.store.call(calls)).await
+        let mut batches = calls.chunks(self.store.batch_size().max(1));
+        let first = batches.next().unwrap_or_default().to_vec();
+        let mut all = self.check(first.len(), || self.store.call(first)).await;
+        for batch in batches {
+            let batch = batch.to_vec();
+            let next = self.check(batch.len(), || self.store.call(batch)).await;
+            all.answers.extend(next.answers);
+            (all.now, all.received) = (next.now, next.received);
+        }
+        all
     }
 
     /// Reads the clock of the shard that holds a key.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::bench::{Bench, MS, SECOND, attempt, granted, policy, policy_with, take};
+use super::bench::{Bench, Entry, MS, SECOND, attempt, granted, policy, policy_with, take};
 use super::judge;
 use tower_throttle::Policy;
 use tower_throttle::store::Call;
@@ -130,6 +130,28 @@ pub(super) async fn concurrent_calls_are_atomic(bench: &Arc<Bench>) {
     let departed: u32 = joined(calls.collect()).await.into_iter().sum();
     if departed != 50 {
         entry.fail(format_args!("{departed} of 80 requests depart"));
+    }
+    // A write for one key may not undo that for another.
+    let others = (0..8).map(|nth| {
+        let key = bench.key();
+        let entry = Entry {
+            key,
+            ..[&entry, &other][nth % 2].clone()
+        };
+        tokio::spawn(async move {
+            let mut departed = 0;
+            for _ in 0..60 {
+                departed += entry.depart(1).await;
+            }
+            departed
+        })
+    });
+    for departed in joined(others.collect()).await {
+        if departed != 50 {
+            entry.fail(format_args!(
+                "{departed} of 60 requests depart beside those of other keys"
+            ));
+        }
     }
 }
 

@@ -118,6 +118,22 @@ pub(super) async fn policies_of_other_names_do_not_count(bench: &Arc<Bench>) {
             entry.departs(5, expected, &of).await;
         }
     }
+    // In one batch, too.
+    let key = bench.key();
+    let named = named.map(|it| Entry {
+        key: key.clone(),
+        ..it
+    });
+    for (asked, expected) in [([1, 2, 3], [1, 2, 3]), ([5, 5, 5], [2, 1, 0])] {
+        let operations = named.iter().zip(asked);
+        let operations = operations.map(|(entry, count)| (entry, attempt(count, 1)));
+        let answers = batch(bench, &operations.collect::<Vec<_>>()).await;
+        if counts(&answers) != expected {
+            bench.fail(format_args!(
+                "a batch for one key is answered with {answers:?}"
+            ));
+        }
+    }
     // Joined, with or without a separator, the first two would be alike.
     for separator in ["", ":", "/", ".", "|", "-", "_", ","] {
         let (key, name) = (bench.key(), format!("a{separator}b"));

@@ -19,7 +19,7 @@ use tower_throttle::test_util::ManualClock;
 
 /// Each clause, and the faults that break it, one clause a line.
 const FAULTS: &str = "
-concurrent calls are atomic: reads and writes apart, locks one instance, applies twice
+concurrent calls are atomic: reads and writes apart, locks one instance, applies twice, writes all keys
 departures count for their window: forgets keys early
 any text is a key: ignores case, cuts long keys
 nothing departs during a pause: ignores policies, ignores pauses, resumes nothing
@@ -31,6 +31,7 @@ a peek records nothing: records peeks
 batches answer each operation: reverses batches
 a cost beyond the quotas is refused alone: fails whole batches, rolls back batches
 policies of other names do not count: joins names and keys, joins names and keys by a colon
+policies of other names do not count: joins the policies of a batch
 calls that were overtaken change nothing: accepts old calls
 lost answers are taken back: keeps lost grants
 no quota is exceeded: takes all grants back, forgets costs, forgets guards, forgets buffers
@@ -272,8 +273,36 @@ impl Inner {
 }
 
 impl Store for Values {
-    fn call(&self, calls: Vec<Call>) -> Reply {
+    fn call(&self, mut calls: Vec<Call>) -> Reply {
         let (sent, this) = (Instant::now(), &self.inner);
+        if this.fault == "joins the policies of a batch" {
+            for nth in 1..calls.len() {
+                if let Some(first) = calls[..nth].iter().find(|it| it.key() == calls[nth].key()) {
+                    let (policy, call) = (first.policy().clone(), &calls[nth]);
+                    calls[nth] = Call::new(call.key(), &policy, call.operation());
+                }
+            }
+        }
+        if this.fault == "writes all keys" {
+            let (this, mut before) = (self.clone(), this.values.lock().clone());
+            return Box::pin(async move {
+                tokio::task::yield_now().await;
+                // Only the values of these calls are read again.
+                let places: Vec<_> = calls
+                    .iter()
+                    .map(|it| this.inner.place(it.key(), it.policy()))
+                    .collect();
+                let mut values = this.inner.values.lock();
+                before.retain(|place, _| !places.contains(place));
+                values.retain(|place, _| places.contains(place));
+                values.extend(before);
+                drop(values);
+                let answers = calls.iter();
+                let answers = answers.map(|it| this.inner.apply(it, this.inner.read(it)));
+                let answers = answers.collect();
+                Ok(this.answered(sent, answers))
+            });
+        }
         if ["reads and writes apart", "locks one instance"].contains(&this.fault) {
             let this = self.clone();
             return Box::pin(async move {
