@@ -7,16 +7,9 @@
 //!
 //! Bound: a permit on three primaries takes at most 1.3 times the CPU time of the servers that it takes on one.
 
-use std::time::Duration;
-
 use support::cluster::{self, Cluster};
-use support::redis_server::RedisServer;
-use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::{
-    Meter, Output, Rounds, Table, count, figure, load, measure, ratio, text, turns,
-};
+use tower_throttle_benches::*;
 
 const ROUNDS: usize = 7;
 const CALLERS: usize = 256;

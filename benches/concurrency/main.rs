@@ -6,18 +6,11 @@
 //! its place for 5 ms. Figures are medians over the rounds. The most in progress at once is counted in each round, and
 //! more than 32 fail the benchmark.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::ensure;
 use redis::aio::MultiplexedConnection;
-use support::redis_server::RedisServer;
-use tower_throttle::key::Key;
-use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::{
-    Output, Rounds, Script, Table, connect, count, load, measure, ratio, store, text, turns,
-};
+use tower_throttle_benches::*;
 
 const ROUNDS: usize = 5;
 const CALLERS: usize = 64;

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::Body;
@@ -13,9 +12,8 @@ use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::GlobalKeyExtractor;
-use tower_throttle::key::{self, Key};
-use tower_throttle::{Algorithm, Limiter, Quota, ThrottleLayer};
-use tower_throttle_benches::median;
+use tower_throttle::{ThrottleLayer, key};
+use tower_throttle_benches::*;
 
 pub(crate) const GOVERNOR: &str = "governor 0.10, check_key";
 pub(crate) const ACQUIRE: &str = "tower-throttle, GCRA, acquire";

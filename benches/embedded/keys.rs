@@ -1,14 +1,9 @@
 //! Measures permits on random keys of a million.
 
-use std::time::{Duration, Instant};
-
-use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::runtime::Handle;
-use tower_throttle::key::Key;
-use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::{Output, Rounds, Table, figure, ratio, text, turns};
+use tower_throttle_benches::*;
 
 use crate::contestant::GOVERNOR;
 

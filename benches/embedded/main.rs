@@ -14,12 +14,10 @@ mod contestant;
 mod keys;
 
 use std::thread;
-use std::time::Instant;
 
-use anyhow::ensure;
 use clap::Parser as _;
 use tokio::runtime::Handle;
-use tower_throttle_benches::{Options, Output, Rounds, Table, figure, ratio, text, turns};
+use tower_throttle_benches::*;
 
 use self::contestant::{ACQUIRE, Calls, Contestant, GOVERNOR};
 

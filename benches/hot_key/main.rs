@@ -10,17 +10,7 @@
 //!
 //! The history of all departures through this crate is checked at the end.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use anyhow::ensure;
-use support::redis_server::RedisServer;
-use tower_throttle::Quota;
-use tower_throttle::key::Key;
-use tower_throttle_benches::{
-    Contestant, Departures, Load, Meter, Output, Rounds, Table, count, figure, load, measure,
-    ratio, text, turns,
-};
+use tower_throttle_benches::*;
 
 /// Limits of the first table.
 const RATE: Quota = Quota::new(100_000, Duration::from_millis(10));

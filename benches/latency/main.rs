@@ -7,19 +7,10 @@
 //! No limit is reached, so no request waits. The windows and guards are so short that this is also true of N = 10. The
 //! departures through this crate are checked at the end.
 
-use std::time::{Duration, Instant};
-
-use anyhow::ensure;
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
-use support::redis_server::RedisServer;
-use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::{
-    Departures, Meter, Output, Peer, Rounds, Script, Table, connect, figure, measure, quantile,
-    ratio, text, turns,
-};
+use tower_throttle_benches::*;
 
 const ROUNDS: usize = 7;
 const CALLS: u32 = 2_000;

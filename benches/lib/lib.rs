@@ -12,7 +12,6 @@ mod peers;
 mod redis;
 mod rounds;
 
-use anyhow::bail;
 use clap::Parser as _;
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
@@ -25,6 +24,14 @@ pub use self::output::{Options, Output, Table, count, figure, ratio, text};
 pub use self::peers::{Peer, governor};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
+// Most benchmarks need these, too.
+pub use std::sync::Arc;
+pub use std::time::{Duration, Instant};
+
+pub use anyhow::{bail, ensure};
+pub use support::redis_server::RedisServer;
+pub use tower_throttle::key::Key;
+pub use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
 
 /// Runs a benchmark with the options of the command line, on this thread and so many others, until the end or a signal. Its
 /// servers end in both cases.

@@ -11,18 +11,10 @@
 //! Figures are the time in Redis, `usec` of `evalsha` in `INFO commandstats`, as medians over the rounds. All departures
 //! are checked at the end.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{bail, ensure};
 use futures_util::future::try_join_all;
-use support::redis_server::RedisServer;
 use tokio::time::sleep;
-use tower_throttle::key::Key;
-use tower_throttle::{Decision, Limiter, Permit, Quota};
-use tower_throttle_benches::{
-    Departures, Meter, Output, Rounds, Table, Traffic, count, figure, fill, measure, ratio, store,
-    text, turns,
-};
+use tower_throttle::{Decision, Permit};
+use tower_throttle_benches::*;
 
 const LIMITS: [u32; 3] = [10, 1_000, 10_000];
 const WINDOW: Duration = Duration::from_secs(30);

@@ -6,16 +6,7 @@
 //!
 //! The departures of every tenth user are checked: never more than 2 in any 30 s.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use support::redis_server::RedisServer;
-use tower_throttle::Quota;
-use tower_throttle::key::Key;
-use tower_throttle_benches::{
-    Contestant, Departures, Meter, Output, Recorded, Rounds, Table, count, figure, measure, ratio,
-    text, turns,
-};
+use tower_throttle_benches::*;
 
 const USERS: u32 = 500_000;
 const CALLERS: usize = 512;

@@ -7,15 +7,9 @@
 //!
 //! A limiter creates its state on its own `redis-server`. Memory is the length of the values, and their `MEMORY USAGE`.
 
-use std::time::{Duration, Instant};
-
-use anyhow::ensure;
 use futures_util::future::try_join_all;
-use support::redis_server::RedisServer;
-use tower_throttle::key::Key;
 use tower_throttle::store::RedisStore;
-use tower_throttle::{Algorithm, Limiter, Quota, WindowStart};
-use tower_throttle_benches::{Output, Table, count, figure, fill, measure, store, text};
+use tower_throttle_benches::*;
 
 const USERS: u64 = 100;
 /// User numbers have six digits.

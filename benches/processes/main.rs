@@ -8,14 +8,11 @@
 //! never more departures in any window than the quota allows.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use support::redis_server::RedisServer;
 use tokio::time::Instant;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Algorithm, Limiter, Quota};
-use tower_throttle_benches::{Meter, Output, Table, count, figure, measure, ratio, text};
+use tower_throttle_benches::*;
 
 const PROCESSES: [u32; 2] = [100, 1_000];
 /// The requests of a process that wait at any time.

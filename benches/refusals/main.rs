@@ -7,23 +7,17 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use axum::body::Body;
 use governor::DefaultKeyedRateLimiter;
 use http::{Request, Response, StatusCode};
-use support::redis_server::RedisServer;
 use tower::util::BoxService;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::GlobalKeyExtractor;
-use tower_throttle::key::Key;
-use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::{
-    Meter, Output, Peer, Rounds, Table, count, governor, measure, ratio, store, text, turns,
-};
+use tower_throttle_benches::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONCE: Quota = Quota::new(1, HOUR);

@@ -13,13 +13,7 @@
 
 mod run;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use support::redis_server::RedisServer;
-use tower_throttle_benches::{
-    Output, Rounds, Table, count, figure, measure, median, ratio, text, turns,
-};
+use tower_throttle_benches::*;
 
 use self::run::{Kind, Run, run};
 

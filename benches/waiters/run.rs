@@ -1,20 +1,14 @@
 //! Runs tasks that wait for a limiter or a semaphore, and depart: [`run`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
 use futures_util::{FutureExt as _, future};
 use parking_lot::Mutex;
-use support::redis_server::RedisServer;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tower_throttle::key::Key;
 use tower_throttle::test_util::history::History;
-use tower_throttle::{Limiter, Quota};
-use tower_throttle_benches::store;
+use tower_throttle_benches::*;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
