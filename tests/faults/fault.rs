@@ -1,13 +1,11 @@
 //! [`Fault`]: one thing that goes wrong, and the promise that holds.
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 use tower_throttle::LimiterBuilder;
-use tower_throttle::store::{RedisStore, StoreError};
+use tower_throttle::store::StoreError;
 
 use crate::load::LIMIT;
-use crate::setup::Setup;
+use crate::prelude::*;
 
 /// One thing that goes wrong under load, and is put right. Each process finds it in the [table](crate::table) by name.
 #[derive(Clone, Copy)]

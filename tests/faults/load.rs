@@ -1,23 +1,11 @@
 //! The load: a process whose callers ask for permits again and again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use tokio::task::JoinSet;
+use crate::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::key::Key;
-use tower_throttle::store::{Call, Nudge, RedisStore, Reply, Store, StoreError};
-use tower_throttle::{Limiter, Permit, Quota};
-
-use crate::fault::Fault;
-use crate::setup::{Args, TIME_LIMIT};
-use crate::table;
-use crate::upstream::Sender;
-use support::child::{self, now};
-use support::errors::until_ok;
-use support::spend::build;
-use support::tally::{Count, Tally};
+use tower_throttle::store::{Call, Nudge, Reply, Store, StoreError};
 
 /// At most so many of a key in any window, by all processes together.
 pub(crate) const LIMIT: u64 = 10;

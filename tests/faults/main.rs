@@ -17,18 +17,41 @@ mod table;
 mod trial;
 mod upstream;
 
-use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::thread;
 
 use rand::seq::SliceRandom as _;
 
+use crate::prelude::*;
 use report::Page;
-use setup::Args;
-use support::child;
 use support::errors::panic_text;
+
+mod prelude {
+    pub(crate) use std::collections::BTreeMap;
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::atomic::Ordering;
+    pub(crate) use std::thread;
+    pub(crate) use std::time::{Duration, Instant};
+
+    pub(crate) use rand::rngs::StdRng;
+    pub(crate) use rand::{Rng as _, SeedableRng as _};
+    pub(crate) use support::child::{self, now};
+    pub(crate) use support::errors::until_ok;
+    pub(crate) use support::proxy::Proxy;
+    pub(crate) use support::redis_server::{RedisServer, wait_until};
+    pub(crate) use support::spend::build;
+    pub(crate) use support::tally::{Count, Tally};
+    pub(crate) use tokio::task::JoinSet;
+    pub(crate) use tower_throttle::store::RedisStore;
+    pub(crate) use tower_throttle::test_util::history::History;
+    pub(crate) use tower_throttle::{Limiter, Lost, Permit, Quota, Recovery};
+
+    pub(crate) use crate::fault::{Fault, Lasts};
+    pub(crate) use crate::setup::{Args, PROCESSES, Setup, TIME_LIMIT, after, refusal};
+    pub(crate) use crate::table;
+    pub(crate) use crate::upstream::{Arrival, Sender};
+}
 
 /// How many trials run at a time: each is idle for most of it.
 const AT_ONCE: usize = 4;

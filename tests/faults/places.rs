@@ -1,21 +1,13 @@
 //! Requests in progress while something goes wrong: three processes share a limit of how many there are.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
 use tokio::time::sleep;
-use tower_throttle::{Limiter, Lost, Quota};
 
-use crate::fault::Fault;
 use crate::load::{BUFFER, connect, runtime};
-use crate::setup::{Args, PROCESSES, TIME_LIMIT, after};
+use crate::prelude::*;
 use crate::table::places as table;
-use crate::upstream::{Arrival, Sender};
-use support::child::now;
 use support::progress::most_at_once;
-use support::spend::build;
 
 pub(crate) const LIMIT: usize = 6;
 pub(crate) const LEASE: Duration = Duration::from_secs(3);

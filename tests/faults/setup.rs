@@ -1,19 +1,15 @@
 //! [`Setup`]: the servers, proxies and processes of a trial.
 
 use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::{Fault, Lasts};
-use crate::upstream::{Arrival, Upstream};
-use support::child::{self, Child, now};
+use crate::prelude::*;
+use crate::upstream::Upstream;
+use support::child::Child;
 use support::cluster::Cluster;
-use support::proxy::Proxy;
-use support::redis_server::{RedisServer, wait_until};
 use support::sentinel::Sentinels;
-use support::tally::Tally;
 
 pub(crate) const PROCESSES: usize = 3;
 

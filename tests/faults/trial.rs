@@ -1,15 +1,7 @@
 //! One fault under load, and the judgment: [`run`].
 
-use std::time::Duration;
-
-use tower_throttle::test_util::history::History;
-
-use crate::fault::Fault;
 use crate::load::{BUFFER, CALLERS, KEYS, LIMIT, WINDOW};
-use crate::setup::{PROCESSES, TIME_LIMIT, after};
-use crate::upstream::Arrival;
-use support::proxy::Proxy;
-use support::tally::{Count, Tally};
+use crate::prelude::*;
 
 /// The most connections that a process may make because of a fault, and for each second of it: fewer than requests.
 const CONNECTIONS: usize = 10;

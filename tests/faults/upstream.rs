@@ -2,13 +2,11 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
 
+use crate::prelude::*;
 use tempfile::TempDir;
-
-use support::child::now;
 
 /// Takes requests of a few bytes each, which arrive as soon as they depart. Those of a killed process arrive, too.
 #[derive(Debug)]

@@ -1,13 +1,9 @@
 //! [`Departures`]: what has departed, until it is judged.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
-
-use tower_throttle::Quota;
-use tower_throttle::test_util::history::History;
+use std::collections::HashMap;
 
 use super::load::KEYS;
-use crate::upstream::Arrival;
+use crate::prelude::*;
 
 /// The quotas of one phase after the other.
 pub(crate) const SETS: [&[&str]; 5] = [

@@ -6,24 +6,15 @@
 //! | `rest` | stops them; once all requests have ended, reports what is left |
 //! | `stop` | reports the outcomes of all requests, and ends |
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
-use support::child;
-use support::spend::{build, under};
-use support::tally::Count;
+use support::spend::under;
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{Decision, Error, Permit, Recovery};
+use tower_throttle::{Decision, Error};
 
 use super::departures;
-use crate::fault::Fault;
 use crate::load::{Load, connect, runtime};
-use crate::setup::Args;
+use crate::prelude::*;
 
 /// The tasks of a subscription: one that reads messages, and one of its connection.
 const SUBSCRIPTION: usize = 2;

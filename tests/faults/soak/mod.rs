@@ -11,14 +11,10 @@ mod load;
 mod phase;
 
 use std::env;
-use std::time::{Duration, Instant};
 
-use crate::setup::Setup;
-use crate::table;
+use crate::prelude::*;
 pub(crate) use load::run_process;
 use phase::Phases;
-use support::redis_server::RedisServer;
-use support::tally::{Count, Tally};
 
 #[test]
 #[ignore = "runs for minutes: scripts/soak MINUTES"]

@@ -1,20 +1,12 @@
 //! [`Phases`]: load with random faults, and then none: what is left, and whether what has departed keeps to the bounds.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
-use rand::{Rng as _, SeedableRng as _};
-use support::child::now;
-use support::tally::{Count, Tally};
 
 use super::departures::{Departures, SETS};
 use super::load::Rest;
-use crate::setup::{PROCESSES, Setup, TIME_LIMIT};
-use crate::table;
+use crate::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -1,9 +1,7 @@
 //! Faults of the server's data and its memory.
 
-use crate::fault::Fault;
 use crate::load::{KEYS, LIMIT};
-use crate::setup::refusal;
-use support::redis_server::{RedisServer, wait_until};
+use crate::prelude::*;
 
 /// The values of those that fill the memory, a megabyte each.
 const LARGE: [&str; 5] = ["filler:a", "filler:b", "filler:c", "filler:d", "filler:e"];

@@ -7,12 +7,10 @@ mod server;
 
 use support::sentinel::NAME;
 use support::signal::{resume, stop};
-use tower_throttle::store::RedisStore;
-use tower_throttle::{Outage, Recovery};
+use tower_throttle::Outage;
 
-use crate::fault::Fault;
 use crate::load::LIMIT;
-use crate::setup::{PROCESSES, Setup};
+use crate::prelude::*;
 
 const NONE: &[Fault] = &[Fault::PLAIN.until_departed(2)];
 

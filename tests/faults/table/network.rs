@@ -1,11 +1,6 @@
 //! Faults between the processes and their server.
 
-use std::time::Duration;
-
-use crate::fault::{Fault, Lasts};
-use crate::setup::Setup;
-use support::proxy::Proxy;
-use support::redis_server::wait_until;
+use crate::prelude::*;
 
 pub(super) const NO_TIME: Lasts = Lasts::For(Duration::ZERO);
 

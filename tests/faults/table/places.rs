@@ -1,15 +1,10 @@
 //! Faults while requests are in progress.
 
-use std::time::Duration;
-
-use tower_throttle::Lost;
-
 use super::network::PARTITIONED;
 use super::server::{BACK_EMPTY, PROMOTED};
 use super::{CLUSTER, LOCAL, PROCESS_KILLED, PROCESS_STOPPED, SENTINELS, memory, server, strict};
-use crate::fault::{Fault, Lasts};
 use crate::places::{CALLERS, LIMIT, Places};
-use crate::setup::PROCESSES;
+use crate::prelude::*;
 
 /// Work that begins again soon.
 const SHORT: Duration = Duration::from_secs(2);

@@ -1,13 +1,9 @@
 //! Faults of the server, and commands of its operator.
 
-use std::thread;
-
 use redis::RedisResult;
 
 use super::network::NO_TIME;
-use crate::fault::Fault;
-use crate::setup::{Setup, refusal};
-use support::redis_server::{RedisServer, wait_until};
+use crate::prelude::*;
 
 /// Keeps what it has said, whatever happens.
 const APPEND_ONLY: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
