@@ -3,9 +3,7 @@
 
 use std::error::Error as _;
 
-use support::upstream::Upstream;
 use tower_throttle::ErrorKind::{InvalidCost, NoKey, QueueFull, TooLong};
-use tower_throttle::{Departure, Error, ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::client::{ADAPTERS, Sender, by_layer, by_middleware, get};
 use crate::prelude::*;

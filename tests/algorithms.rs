@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use futures_util::future::join;
-use support::spend::spend_by;
 
 use crate::prelude::*;
 

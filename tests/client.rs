@@ -1,13 +1,7 @@
 //! Clients of upstreams on this machine.
 
-use std::convert::Infallible;
-
-use http::{Method, Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware};
 use tower::util::BoxCloneSyncService;
-use tower::{Layer, Service, ServiceExt as _, service_fn};
-use tower_throttle::tower::BoxError;
-use tower_throttle::{ThrottleLayer, ThrottleMiddleware, key};
 
 use crate::prelude::*;
 

@@ -1,7 +1,5 @@
 //! A key that is known to be over its limit is refused without a call to the store.
 
-use tower_throttle::Priority;
-
 use crate::prelude::*;
 
 /// Shorter than an entry holds.

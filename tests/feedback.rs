@@ -1,14 +1,6 @@
 //! The limits that an upstream announces win over the configuration.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use http::{Request, Response};
-use support::upstream::Upstream;
-use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback, Headers};
-use tower_throttle::{Cost, Departure, ThrottleLayer, ThrottleMiddleware, key};
 use wiremock::ResponseTemplate;
 
 use crate::client::{Sender, by_layer, by_middleware, get};

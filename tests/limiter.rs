@@ -2,12 +2,9 @@
 
 use std::cell::Cell;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use futures_util::FutureExt as _;
-use tokio::task::JoinHandle;
-use tower_throttle::{Acquire, Decision, ErrorKind};
+use tower_throttle::{Acquire, Decision};
 
 use crate::prelude::*;
 

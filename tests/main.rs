@@ -11,6 +11,7 @@ mod limiter;
 mod ordering;
 mod outage;
 mod pauses;
+mod prelude;
 mod priorities;
 mod recovery;
 mod redis_calls;
@@ -22,22 +23,3 @@ mod settlement;
 mod telemetry;
 mod test_util;
 mod tower_contract;
-
-mod prelude {
-    pub(crate) use std::time::Duration;
-
-    pub(crate) use futures_util::future::join_all;
-    pub(crate) use futures_util::poll;
-    pub(crate) use support::errors::{bounded, eventually};
-    pub(crate) use support::redis_server::RedisServer;
-    pub(crate) use support::spend::{attempt, build, per_second, under};
-    pub(crate) use tokio::time::{Instant, advance, sleep, timeout};
-    pub(crate) use tower_throttle::store::{MemoryStore, RedisStore};
-    pub(crate) use tower_throttle::test_util::history::History;
-    pub(crate) use tower_throttle::test_util::{FailingStore, Fault};
-    pub(crate) use tower_throttle::{Limiter, LimiterBuilder, Quota};
-
-    pub(crate) const MS: Duration = Duration::from_millis(1);
-    pub(crate) const SECOND: Duration = Duration::from_secs(1);
-    pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
-}

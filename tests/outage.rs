@@ -1,7 +1,5 @@
 //! Requests while the store is out, under each outage policy, on a paused clock.
 
-use tower_throttle::{Error, Outage};
-
 use crate::limiter::{departures as departed, queue};
 use crate::prelude::*;
 

@@ -1,15 +1,8 @@
 //! Requests of a higher priority depart first, in all processes, and shares divide the capacity.
 
-use std::convert::Infallible;
-use std::future::ready;
-
-use http::{Request, Response};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::util::BoxCloneService;
-use tower::{Layer as _, Service, ServiceExt as _, service_fn};
-use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::tower::BoxError;
-use tower_throttle::{ErrorKind, FailureMode, HeldBody, Priority, Share, ThrottleLayer, key};
+use tower_throttle::{HeldBody, Share};
 
 use crate::prelude::*;
 

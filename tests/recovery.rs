@@ -2,13 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
 use support::redis_server::redis_6_2;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
-use tower_throttle::{Algorithm, Recovery};
 
 use crate::prelude::*;
 use crate::telemetry::seen::Seen;

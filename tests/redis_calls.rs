@@ -1,17 +1,10 @@
 //! The calls that a limiter makes, servers that fail or do not answer, and transactions that are overtaken.
 
-use std::future::ready;
 use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use support::command_stats::CommandStats;
-use support::errors::{PATIENCE, assert_readable, everything, store_error};
-use support::proxy::Proxy;
 use support::redis_server::connect;
-use tower_throttle::Recovery;
 use tower_throttle::store::Store as _;
 
 use crate::prelude::*;

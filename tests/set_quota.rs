@@ -1,10 +1,6 @@
 //! Quotas that change at runtime: recorded departures count, and requests that wait depart under the new quotas.
 
-use std::sync::Arc;
-
-use support::proxy::Proxy;
-use tokio::task::JoinSet;
-use tower_throttle::{ErrorKind, Permit, Snapshot};
+use tower_throttle::{Permit, Snapshot};
 
 use crate::limiter::{GUARD, STEP, departures, per_second, queue, waiter};
 use crate::prelude::*;

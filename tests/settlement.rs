@@ -1,9 +1,5 @@
 //! Limits in several units, and costs that are corrected after the departure.
 
-use support::proxy::Proxy;
-use tower_throttle::store::Store;
-use tower_throttle::{Charge, Cost, ErrorKind};
-
 use crate::prelude::*;
 
 mod adapters;

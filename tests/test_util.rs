@@ -1,8 +1,6 @@
 //! The store for users' tests fails as it promises.
 
-use tower_throttle::Recovery;
 use tower_throttle::store::contents::{Command, Operation};
-use tower_throttle::store::{Call, Store};
 
 use crate::prelude::*;
 

@@ -1,25 +1,16 @@
 //! `Throttle` keeps tower's readiness contract: it is always ready itself, holds nothing of the
 //! service inside while a request waits, and calls it only when it is ready and the request may depart.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
-use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::MutexGuard;
 use std::task::{Context, Poll, Waker};
 
-use futures_util::FutureExt as _;
-use http::{Request, Response};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 use tower::limit::ConcurrencyLimit;
 use tower::util::BoxService;
-use tower::{Layer as _, Service, ServiceExt as _};
 use tower_test::mock;
-use tower_throttle::rules::{Rule, Rules};
-use tower_throttle::tower::BoxError;
-use tower_throttle::{Departure, Throttle, ThrottleLayer};
+use tower_throttle::Throttle;
 
 use crate::limiter::{GUARD, STEP, per_second};
 use crate::prelude::*;

@@ -1,21 +1,14 @@
 //! The answers of a server: to refused requests, where a limit only observes, where only failures count, and in a flood.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use axum::body::Body;
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::routing::get;
-use axum::{Extension, Router};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use http::{Response, StatusCode};
-use serde_json::json;
 use tokio::sync::Semaphore;
 use tower_throttle::key::KeyExtractor;
-use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Departure, FailureMode, ThrottleLayer, key};
 
 use crate::axum_inbound::server::{Client, by_client, limiter};
 use crate::prelude::*;

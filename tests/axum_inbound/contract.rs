@@ -1,19 +1,10 @@
 //! The calls of an inbound service to the service inside, in paused time, without a server.
 
-use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use futures_util::FutureExt as _;
-use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_test::mock;
-use tower_throttle::key::{self, Extracted, Key, KeyExtractor, header};
-use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::tower::inbound::{InboundLayer, Refused};
-use tower_throttle::{Departure, FailureMode, Lost, Outage, ThrottleLayer};
+use tower_throttle::key::{Extracted, KeyExtractor, header};
 
 use crate::client::served;
 use crate::limiter::{self, GUARD};

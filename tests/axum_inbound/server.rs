@@ -2,16 +2,11 @@
 
 use std::net::SocketAddr;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, Request, StatusCode};
-use serde_json::Value;
+use http::{Extensions, HeaderMap};
 use tokio::net::TcpListener;
-use tower::ServiceExt as _;
-use tower_throttle::key::{self, Header};
-use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{FailureMode, ThrottleLayer};
+use tower_throttle::key::Header;
 
 use crate::prelude::*;
 

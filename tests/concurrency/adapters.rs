@@ -1,16 +1,10 @@
 //! The adapters hold the place of a request until the body of its response has ended.
 
-use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 
-use axum::Router;
 use axum::routing::get;
-use http::{StatusCode, Version};
+use http::Version;
 use http_body_util::BodyExt as _;
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::tower::inbound::InboundLayer;
-use tower_throttle::{Departure, Error, ErrorKind, Lost, ThrottleLayer, ThrottleMiddleware, key};
 
 use super::streams::{self, body, streamed};
 use super::{held, wait_for_held};

@@ -1,11 +1,7 @@
 //! An upstream that streams bodies.
 
-use std::convert::Infallible;
 use std::future::pending;
-use std::io;
 
-use axum::Router;
-use axum::body::Body;
 use axum::extract::Path;
 use axum::response::Redirect;
 use axum::routing::get;

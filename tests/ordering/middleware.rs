@@ -1,16 +1,12 @@
 //! Middleware of reqwest.
 
-use std::sync::Arc;
-
 use http::Extensions;
 use reqwest::{Client, Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next, Result};
 use reqwest_retry::RetryTransientMiddleware;
 use reqwest_retry::policies::ExponentialBackoff;
-use tower_throttle::ThrottleMiddleware;
 
 use super::{Arrivals, KEY, limited};
-use support::upstream::Upstream;
 
 use crate::prelude::*;
 

@@ -3,8 +3,6 @@
 mod middleware;
 mod services;
 
-use std::sync::{Arc, Mutex};
-
 use crate::prelude::*;
 
 const KEY: &str = "api.example.com";

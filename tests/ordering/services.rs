@@ -1,13 +1,9 @@
 //! Layers of tower.
 
-use std::future::{Ready, ready};
-
-use http::{Request, Response};
+use tower::BoxError;
 use tower::retry::{Policy, RetryLayer};
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_http::follow_redirect::FollowRedirectLayer;
-use tower_throttle::ThrottleLayer;
 
 use super::{Arrivals, KEY, limited};
 use crate::prelude::*;

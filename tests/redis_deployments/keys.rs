@@ -1,16 +1,9 @@
 //! The keys in a Redis: each is listed, wherever it is, and its state is shown.
 
-use std::collections::BTreeSet;
-
-use tower_throttle::key::Key;
-use tower_throttle::store::StoreError;
 use tower_throttle::store::inspect::{KeyState, Keys, StoredKey};
 
 use super::rights::{additional, connect, set_user};
 use crate::prelude::*;
-use support::command_stats::CommandStats;
-use support::errors::everything;
-use support::spend::{spend, spend_by};
 
 async fn all(mut keys: Keys) -> BTreeSet<StoredKey> {
     let mut found = BTreeSet::new();

@@ -1,6 +1,5 @@
 //! The promises that hold for every deployment.
 
-use tokio::task::JoinSet;
 use tower_throttle_store_contract::store_contract;
 
 use crate::prelude::*;

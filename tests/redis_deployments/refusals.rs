@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use tower_throttle::store::StoreError;
-
 use crate::prelude::*;
-use support::errors::{assert_readable, everything, store_error, until_ok};
 use support::redis_server::{connect, installed, redis_6_2, valkey};
 
 /// All kinds of servers, each with and without scripts.

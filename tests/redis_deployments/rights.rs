@@ -7,7 +7,6 @@ use tower_throttle_store_contract::store_contract;
 
 use crate::prelude::*;
 use crate::redis_deployments::promises::{self, LONG};
-use support::cluster::Cluster;
 use support::redis_server::{self, installed, redis_6_2, valkey};
 use support::sentinel::{NAME, Sentinels};
 

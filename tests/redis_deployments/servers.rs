@@ -1,11 +1,7 @@
 //! One server by each way to connect, the primary that sentinels name, and a cluster.
 
-use support::cluster::Cluster;
-use support::errors::{assert_readable, everything, until_ok};
-use support::proxy::Proxy;
 use support::redis_server::{connect, installed};
 use support::sentinel::{NAME, Sentinels};
-use support::spend::{spend, spend_by};
 use support::tls::TlsServer;
 use tower_throttle::Recovery::{Immediate, Strict};
 use tower_throttle::store::Store as _;

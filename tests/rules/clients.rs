@@ -1,14 +1,5 @@
 //! All adapters go by the rules of their limiter without another word.
 
-use std::convert::Infallible;
-
-use http::{Method, Request, Response, StatusCode};
-use support::upstream::Upstream;
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::rules::{KeyPart, Rule};
-use tower_throttle::tower::inbound::Refused;
-use tower_throttle::{Cost, Error, FailureMode, ThrottleLayer, key};
-
 use crate::client::{ADAPTERS, served};
 use crate::prelude::*;
 use crate::rules::{get, limiter, per_hour, rules};

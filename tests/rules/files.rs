@@ -1,10 +1,6 @@
 //! Every field, from TOML, YAML and JSON alike, in code, and in the JSON Schema.
 
-use http::Method;
 use jsonschema::Validator;
-use serde_json::{Value, json};
-use tower_throttle::rules::{KeyPart, Rule, Rules};
-use tower_throttle::{Algorithm, Lost, Outage, Priority, Recovery};
 
 use crate::prelude::*;
 use crate::rules::{json, json as read, rules, toml, yaml};

@@ -1,9 +1,8 @@
 //! The first rule that matches wins, and rules are warned of that are never reached.
 
-use http::{Method, Request};
 use proptest::prelude::*;
-use tower_throttle::rules::{KeyPart, Rule, Rules};
 
+use crate::prelude::*;
 use crate::rules::{get, per_hour, rules, toml};
 
 #[test]

@@ -1,8 +1,5 @@
 //! Every mistake has its place, its value and what to do, and none hides another.
 
-use tower_throttle::rules::{KeyPart, Rule, Rules, RulesError};
-use tower_throttle::{Lost, Outage, Priority, Recovery};
-
 use crate::prelude::*;
 use crate::rules::{json, per_hour, rules, toml, yaml};
 

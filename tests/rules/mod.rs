@@ -7,9 +7,6 @@ mod matching;
 mod mistakes;
 mod reload;
 
-use http::Request;
-use tower_throttle::rules::{Rule, Rules, RulesError};
-
 use crate::prelude::*;
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Rules {

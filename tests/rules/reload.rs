@@ -1,9 +1,7 @@
 //! Rules that change while requests wait. All rules of a limiter share the store, its availability and its clock.
 
 use futures_util::future::join;
-use tower_throttle::rules::Rule;
 use tower_throttle::test_util::ManualClock;
-use tower_throttle::{ErrorKind, Outage, Recovery};
 
 use crate::limiter::{GUARD, STEP, waiter};
 use crate::prelude::*;

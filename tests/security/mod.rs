@@ -2,9 +2,8 @@
 
 use std::fmt::Debug;
 
-use tower_throttle::key::Key;
+use tower_throttle::store::Answered;
 use tower_throttle::store::contents::Grant;
-use tower_throttle::store::{Answered, Call, Reply, Store};
 
 use crate::prelude::*;
 

@@ -5,10 +5,8 @@ use std::error::Error as _;
 use crate::prelude::*;
 use crate::security::shown;
 use redis::sentinel::{SentinelClient, SentinelServerType};
-use support::errors::{assert_readable, everything, until_ok};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tower_throttle::store::{RedisStore, StoreError};
 
 /// The text in the URL, and its meaning.
 const PASSWORDS: [(&str, &str); 5] = [

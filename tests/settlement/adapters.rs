@@ -1,14 +1,7 @@
 //! Costs that the adapters charge, and correct by the response.
 
-use std::convert::Infallible;
-use std::future::ready;
-use std::io;
 use std::net::TcpListener;
 
-use http::{Request, Response};
-use support::upstream::Upstream;
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::{Charge, Cost, FailureMode, ThrottleLayer, ThrottleMiddleware, key};
 use wiremock::ResponseTemplate;
 
 use super::left;

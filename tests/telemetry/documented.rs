@@ -1,9 +1,6 @@
 //! The tables of the documentation, the dashboard, and what there is to be seen.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use metrics_exporter_prometheus::PrometheusBuilder;
-use serde_json::Value;
 use tokio::runtime::Builder;
 
 use super::events;

@@ -1,10 +1,7 @@
 //! Each event is emitted once for what happened, however many requests it concerns, and counted.
 
-use futures_util::FutureExt as _;
-use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::feedback::{Advice, Feedback as _, Headers};
 use tower_throttle::test_util::ManualClock;
-use tower_throttle::{Cost, FailureMode, Recovery, ThrottleLayer, key};
 use tracing::Level;
 
 use super::figures::Figures;

@@ -1,7 +1,5 @@
 //! The recorded metrics: [`Figures`].
 
-use std::collections::BTreeMap;
-
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 

@@ -1,15 +1,10 @@
 //! The metrics and the spans of a limiter, also with rules; and their cost where nothing collects them.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 
 use allocation_counter::measure;
-use futures_util::FutureExt as _;
 use futures_util::future::poll_immediate;
 use tokio::runtime::Builder;
-use tower_throttle::key::Key;
-use tower_throttle::rules::{Rule, Rules};
-use tower_throttle::{Algorithm, ErrorKind, Outage, Priority};
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Level, Span};
 use tracing_subscriber::prelude::*;

@@ -1,9 +1,8 @@
 //! A subscriber to the crate's spans and events: [`Seen`].
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::sync::{MutexGuard, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -13,7 +12,7 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::prelude::eventually;
+use crate::prelude::*;
 
 /// The spans and events of this thread, while the guard lives.
 #[derive(Clone)]

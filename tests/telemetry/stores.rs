@@ -1,9 +1,5 @@
 //! A remote store whose shards can be out: [`Sharded`].
 
-use std::sync::Arc;
-
-use tower_throttle::key::Key;
-use tower_throttle::store::{Call, Reply, Store};
 use tower_throttle::test_util::ManualClock;
 
 use crate::prelude::*;
