@@ -3,16 +3,17 @@
 use std::future::ready;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
 use crate::Quota;
 use crate::acquire::Acquire;
-use crate::algorithm::{Costs, Mode, Take};
+use crate::algorithm::{Command, Costs, Mode, Take};
 use crate::key::Key;
-use crate::policy::{PolicyParts, Recovery};
-use crate::priority::Rank;
+use crate::policy::{Lost, Outage, PolicyParts, Recovery};
+use crate::priority::{Priority, Rank};
 use crate::queue::{Answer, NEIGHBOURS, Refusal};
 use crate::store::{Answered, Call, Operation, Reply};
 

@@ -2,8 +2,6 @@
 
 use super::simulation::{Done, Scenario, burst, processes};
 use super::*;
-use crate::acquire::Acquire;
-use crate::policy::{Lost, Outage};
 
 #[test]
 fn places_are_handed_over_at_once_where_nudges_arrive_and_within_100_ms_where_not() {

@@ -1,10 +1,7 @@
 //! Stores that refuse, panic, or do not reply, and what is left after an outage.
 
-use futures_util::FutureExt as _;
-
 use super::*;
-use crate::algorithm::{Command, Mode, Taken};
-use crate::priority::Priority;
+use crate::algorithm::Taken;
 
 fn with_fallback(policy: Arc<Policy>, fallback: Arc<Policy>) -> Arc<Policy> {
     let mut policy = Arc::unwrap_or_clone(policy);

@@ -1,9 +1,6 @@
 //! Places of requests in progress where something changes: quotas, limiters, runtimes and calls that are late.
 
 use super::*;
-use crate::acquire::Acquire;
-use crate::policy::{Lost, Outage};
-use crate::priority::Priority;
 
 fn aborting(quotas: &str) -> Arc<Policy> {
     let mut parts = PolicyParts::of(quotas);

@@ -5,8 +5,6 @@ use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
-use futures_util::FutureExt as _;
-
 use super::*;
 
 /// Longer than any of these tests takes on a loaded machine.

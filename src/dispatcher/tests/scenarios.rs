@@ -8,8 +8,6 @@ use super::simulation::{
     Done, Job, Kind, Outcome, Process, Scenario, burst, millis, of_rank, of_share, processes,
 };
 use super::*;
-use crate::policy::Lost;
-use crate::priority::Priority;
 
 /// Processes with requests at random times, so many per second each.
 fn random(count: usize, rate: f64, seconds: u64, costs: &[u32]) -> Vec<Process> {

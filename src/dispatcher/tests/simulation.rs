@@ -1,7 +1,6 @@
 //! Processes with round trips and failures that share a key, in paused time: [`Scenario`].
 
 use super::*;
-use crate::acquire::Acquire;
 use crate::charge::Charge;
 use crate::permit::Permit;
 use crate::priority::Share;
