@@ -20,9 +20,7 @@ pub(crate) async fn waiter(limiter: &Limiter) -> Pin<Box<Acquire>> {
 }
 
 pub(crate) fn per_second(limit: u32) -> LimiterBuilder {
-    Limiter::builder()
-        .quota(Quota::per_second(limit))
-        .guard(GUARD)
+    crate::prelude::per_second(limit).guard(GUARD)
 }
 
 /// So many requests for the key `a`, in their order of arrival. Each task returns the time of its departure.

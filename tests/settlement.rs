@@ -173,10 +173,9 @@ async fn requests_that_wait_while_the_units_change_keep_what_they_cost() {
 
     let waits = waits(90);
     change(other("bytes")).await;
-    assert_eq!(
-        bounded(waits).await.unwrap().unwrap_err().to_string(),
-        "the request names no cost in bytes, and the quota has no default cost"
-    );
+    let error = bounded(waits).await.unwrap().unwrap_err();
+    let problem = "the request names no cost in bytes, and the quota has no default cost";
+    assert_eq!(error.to_string(), problem);
 }
 
 /// A refund whose answer was lost is not repeated, and a debt is: the limiter only becomes stricter.

@@ -154,9 +154,8 @@ fn governor() -> anyhow::Result<Box<dyn Fn() -> Calls>> {
     Ok(Box::new(move || {
         let (limiter, key) = (limiter.clone(), NAME.to_owned());
         Box::new(move |calls| {
-            (0..calls)
-                .map(|_| u64::from(limiter.check_key(&key).is_ok()))
-                .sum()
+            let granted = (0..calls).filter(|_| limiter.check_key(&key).is_ok());
+            granted.count() as u64
         })
     }))
 }

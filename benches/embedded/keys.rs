@@ -82,10 +82,8 @@ fn governor(keys: usize) -> anyhow::Result<Visit> {
     let limiter = tower_throttle_benches::governor(LIMIT, HOUR / LIMIT)?;
     let keys: Vec<String> = names(keys).collect();
     Ok(Box::new(move |visits| {
-        let granted = visits
-            .iter()
-            .filter(|key| limiter.check_key(&keys[**key]).is_ok());
-        granted.count()
+        let is_granted = |key: &&usize| limiter.check_key(&keys[**key]).is_ok();
+        visits.iter().filter(is_granted).count()
     }))
 }
 

@@ -72,17 +72,13 @@ impl Output {
     }
 
     pub fn at_most(&mut self, claim: impl fmt::Display, value: f64, most: f64) {
-        self.bound(
-            value <= most,
-            format!("{claim}: {}, at most {}", ratio(value), ratio(most)),
-        );
+        let bound = format!("{claim}: {}, at most {}", ratio(value), ratio(most));
+        self.bound(value <= most, bound);
     }
 
     pub fn at_least(&mut self, claim: impl fmt::Display, value: f64, least: f64) {
-        self.bound(
-            value >= least,
-            format!("{claim}: {}, at least {}", ratio(value), ratio(least)),
-        );
+        let bound = format!("{claim}: {}, at least {}", ratio(value), ratio(least));
+        self.bound(value >= least, bound);
     }
 
     fn bound(&mut self, is_met: bool, bound: String) {

@@ -113,10 +113,8 @@ impl Waiting {
             join: start.elapsed().as_secs_f64() * 1e9 / waiters as f64,
             wake: f64::NAN,
         };
-        ensure!(
-            progress.departures.lock().is_empty(),
-            "the window ended before all tasks waited"
-        );
+        let is_in_time = progress.departures.lock().is_empty();
+        ensure!(is_in_time, "the window ended before all tasks waited");
         Ok(Self {
             tasks,
             progress,

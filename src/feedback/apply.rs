@@ -303,9 +303,8 @@ mod tests {
     async fn where_nothing_remains_turns_that_were_granted_before_are_held_back() {
         let limiter = limiter("50/s");
         let first = depart(&limiter).await;
-        let all: Vec<_> = (0..200)
-            .map(|_| tokio::spawn(limiter.acquire("a")))
-            .collect();
+        let all = (0..200).map(|_| tokio::spawn(limiter.acquire("a")));
+        let all: Vec<_> = all.collect();
         tokio::time::sleep(SECOND * 98 / 100).await;
         apply(&first, &Advice::remaining(0, SECOND * 60));
         tokio::time::sleep(SECOND * 30).await;

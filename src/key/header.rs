@@ -299,9 +299,8 @@ mod tests {
     fn a_cookie_has_one_key_however_its_client_splits_it() {
         let key = |lines: &[&str]| {
             let request = Request::get("/");
-            let request = lines
-                .iter()
-                .fold(request, |it, line| it.header("cookie", *line));
+            let lines = lines.iter();
+            let request = lines.fold(request, |it, line| it.header("cookie", *line));
             header("cookie").extract(&request.body(()).unwrap())
         };
         assert_eq!(key(&["a=1; b=2; c=3"]), key(&["a=1", "b=2; c=3"]));

@@ -69,10 +69,8 @@ async fn the_answer_names_the_unit_that_is_exhausted_and_a_pause_is_not_busy() {
     let client = Client::new(&app, "a");
     client.get("/").await;
     let refused = client.get("/").await;
-    assert_eq!(
-        refused.problem()["violated-policies"],
-        json!(["api:tokens"])
-    );
+    let problem = refused.problem();
+    assert_eq!(problem["violated-policies"], json!(["api:tokens"]));
 
     let limiter = limiter(Quota::concurrent(2));
     let until = tokio::time::Instant::now() + Duration::from_secs(30);
@@ -129,10 +127,8 @@ async fn a_closure_answers_instead_and_the_headers_stay() {
     let refused = client.get("/").await;
     let answer = (refused.status, &*refused.body);
     assert_eq!(answer, (StatusCode::SERVICE_UNAVAILABLE, "10/h a"));
-    assert_eq!(
-        refused.rate_limit(),
-        ("10/h", 4, refused.number("retry-after"))
-    );
+    let after = refused.number("retry-after");
+    assert_eq!(refused.rate_limit(), ("10/h", 4, after));
 }
 
 #[tokio::test]

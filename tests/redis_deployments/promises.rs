@@ -29,9 +29,8 @@ pub(crate) async fn keeps_these(stores: &[RedisStore; 2]) {
 
 /// A request that waits in one process keeps to the pause of another, until that ends it.
 pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], pause: Duration) {
-    let [one, other] = stores
-        .each_ref()
-        .map(|store| build(under(&["100/s"]).store(store.clone())));
+    let limiter = |store: &RedisStore| build(under(&["100/s"]).store(store.clone()));
+    let [one, other] = stores.each_ref().map(limiter);
     // The other process knows the key, and its subscription has begun.
     bounded(other.acquire("paused")).await.expect("a permit");
     let pause = one.pause("paused", Instant::now() + pause);
@@ -40,9 +39,8 @@ pub(crate) async fn pauses_reach_all(stores: &[RedisStore; 2], pause: Duration) 
     // Departures that were granted before are over by then.
     sleep(SECOND).await;
     assert!(!waiting.is_finished(), "the key is paused");
-    attempt(&other, "paused", 1)
-        .await
-        .expect_err("it is paused");
+    let refused = attempt(&other, "paused", 1).await;
+    refused.expect_err("it is paused");
     let resume = bounded(one.resume("paused")).await;
     resume.expect("the end of the pause");
     let departed = timeout(LONG / 2, waiting).await.expect("in time");

@@ -41,9 +41,8 @@ pub(crate) fn url_of(server: &RedisServer, user: &str) -> String {
 
 pub(crate) async fn connect(server: &RedisServer, user: &str) -> RedisStore {
     let store = redis_server::connect(&url_of(server, user)).await;
-    store
-        .scripting(!user.ends_with("-plain"))
-        .expect("its own connections")
+    let store = store.scripting(!user.ends_with("-plain"));
+    store.expect("its own connections")
 }
 
 /// Calls everything. Panics if the server refuses a command, which `server` knows.

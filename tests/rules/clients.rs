@@ -81,9 +81,8 @@ async fn a_cost_in_a_unit_that_its_rule_does_not_count_is_ignored() {
     ] {
         let request = Request::get(format!("http://a{path}")).body(());
         let answer = service.clone().oneshot(request.expect("a request")).await;
-        let error = answer
-            .err()
-            .map(|it| Error::find(&*it).expect("the limiter's").is_limited());
+        let error = answer.as_ref().err().map(|it| Error::find(&**it));
+        let error = error.map(|it| it.expect("the limiter's").is_limited());
         assert_eq!(error, is_limited.then_some(true), "{path}");
     }
 }
@@ -106,9 +105,7 @@ async fn what_an_upstream_says_of_one_rule_is_no_matter_of_another() {
     let busy = service_fn(|request: Request<()>| async move {
         let mut answer = Response::builder();
         if request.uri().path() == "/search" {
-            answer = answer
-                .status(StatusCode::TOO_MANY_REQUESTS)
-                .header("retry-after", "60");
+            answer = answer.status(429).header("retry-after", "60");
         }
         Ok::<_, Infallible>(answer.body(()).expect("a response"))
     });

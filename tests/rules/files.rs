@@ -51,13 +51,12 @@ fn in_code() -> Rules {
         .outage(Outage::Allow)
         .recovery(Recovery::Immediate)
         .lost(Lost::Continue);
+    let others = Rule::named("others").quota(Quota::per_second(10));
     rules([
         search,
         Rule::exempt().name("internal").host("*.internal.example"),
         uploads,
-        Rule::named("others")
-            .quota(Quota::per_second(10))
-            .outage(Outage::Deny),
+        others.outage(Outage::Deny),
     ])
 }
 

@@ -58,9 +58,7 @@ fn an_explanation_tells_what_holds_for_the_request() {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let hosts = [
-        "a.x", "b.x", "x", "*.x", "*.a.x", "a.x:81", "*.x:81", "[::1]",
-    ];
+    let hosts = list("a.x | b.x | x | *.x | *.a.x | a.x:81 | *.x:81 | [::1]");
     let methods = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE];
     let header: [fn(Rule) -> Rule; 5] = [
         |rule| rule,
@@ -70,7 +68,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         |rule| rule.header("l", "2"),
     ];
     (
-        prop::sample::subsequence(hosts.to_vec(), 0..=2),
+        prop::sample::subsequence(hosts, 0..=2),
         prop::sample::subsequence(methods.to_vec(), 0..=2),
         prop::sample::subsequence(list(TEMPLATES), 0..=4),
         prop::sample::select(header.to_vec()),
@@ -113,18 +111,15 @@ fn list(text: &'static str) -> Vec<&'static str> {
 /// The rules that are never reached, each with the rule before it that takes its requests.
 fn unreached(rules: &Rules) -> Vec<(usize, usize)> {
     let warnings = rules.warnings().into_iter();
-    warnings
-        .map(|it| (it.rule.place(), it.by.place()))
-        .collect()
+    let warnings = warnings.map(|it| (it.rule.place(), it.by.place()));
+    warnings.collect()
 }
 
 /// Exempt rules with these conditions, and a last one without.
 fn exempt_rules(conditions: &[&str]) -> Rules {
-    let rules = conditions.iter().chain([&""]);
-    let rules: String = rules
-        .map(|it| format!("[[rules]]\nexempt = true\n{}\n", it.replace("; ", "\n")))
-        .collect();
-    toml(&rules).expect("rules")
+    let rule = |it: &&str| format!("[[rules]]\nexempt = true\n{}\n", it.replace("; ", "\n"));
+    let rules = conditions.iter().chain([&""]).map(rule);
+    toml(&rules.collect::<String>()).expect("rules")
 }
 
 /// The patterns of hosts and paths have tests of their own.

@@ -56,9 +56,8 @@ fn all_mistakes_are_named_at_once_and_in_order() {
     );
     let error = error.unwrap_err().to_string();
     let lines: Vec<_> = error.lines().collect();
-    let places = lines
-        .iter()
-        .map(|line| line.split(": ").next().expect("a place"));
+    let each = lines.iter();
+    let places = each.map(|line| line.split(": ").next().expect("a place"));
     let expected = "rules[0].host[1] rules[0].quota[0] rules[0].quota[2] rules[0].max_wait rules[1].path rules[1] \
                     rules[1].guard rules[2].name rules[2] rules[2].cost";
     assert!(places.eq(expected.split(' ')), "{error}");

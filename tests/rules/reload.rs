@@ -8,9 +8,8 @@ use crate::prelude::*;
 use crate::rules::{limiter, per_hour, rules};
 
 fn per_second(limit: u32) -> Rule {
-    Rule::named("all")
-        .quota(Quota::per_second(limit))
-        .guard(GUARD)
+    let rule = Rule::named("all").quota(Quota::per_second(limit));
+    rule.guard(GUARD)
 }
 
 fn on(store: &FailingStore, all: impl IntoIterator<Item = Rule>) -> Limiter {
@@ -145,10 +144,8 @@ async fn another_buffer_holds_in_a_queue_that_never_empties() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_and_its_end_are_known_to_all_rules() {
     let store = FailingStore::new(MemoryStore::new());
-    let limiter = on(
-        &store,
-        [per_hour("one", 2).path("/a"), per_hour("other", 1)],
-    );
+    let rules = [per_hour("one", 2).path("/a"), per_hour("other", 1)];
+    let limiter = on(&store, rules);
     let [one, other] = ["one", "other"].map(|name| limiter.rule(name).expect("a rule"));
     one.acquire("a").await.expect("a permit");
     store.fail_with(Fault::Unreachable);

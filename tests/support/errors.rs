@@ -14,9 +14,8 @@ use tower_throttle::store::StoreError;
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 pub async fn bounded<T>(future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future)
-        .await
-        .expect("an end to it, as it is bounded")
+    let ended = timeout(PATIENCE, future).await;
+    ended.expect("an end to it, as it is bounded")
 }
 
 /// Waits until something is so, which a busy machine may delay.

@@ -82,10 +82,9 @@ impl RedisServer {
 
     /// The URL of a user of any keys and channels with these rules.
     pub fn user(&self, rules: &[&str]) -> String {
-        let words = [
-            "ACL", "SETUSER", "user", "reset", "on", ">secret", "~*", "&*",
-        ];
-        self.command::<()>(&[&words[..], rules].concat());
+        let words = "ACL SETUSER user reset on >secret ~* &*".split(' ');
+        let words: Vec<_> = words.chain(rules.iter().copied()).collect();
+        self.command::<()>(&words);
         format!("redis://user:secret@127.0.0.1:{}/", self.port)
     }
 
@@ -232,10 +231,9 @@ fn brought(variable: &str, path: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let binary = env::var_os(variable).map_or_else(|| target.join(path), PathBuf::from);
     let name = binary.display();
-    assert!(
-        binary.exists(),
-        "there is no {name}: set {variable}, or let `source scripts/redis && find_others` bring it"
-    );
+    let bring = "let `source scripts/redis && find_others` bring it";
+    let is_there = binary.exists();
+    assert!(is_there, "there is no {name}: set {variable}, or {bring}");
     binary
 }
 

@@ -24,10 +24,8 @@ pub fn resume(pid: u32) {
 pub fn send(signal: &str, pid: u32) {
     let command = format!("kill -{signal} {pid}");
     let status = Command::new("sh").args(["-c", &command]).status();
-    assert!(
-        status.as_ref().is_ok_and(|status| status.success()),
-        "`{command}`: {status:?}"
-    );
+    let is_sent = status.as_ref().is_ok_and(|status| status.success());
+    assert!(is_sent, "`{command}`: {status:?}");
 }
 
 /// The state letter: the first field after the name in parentheses, which may have spaces.

@@ -6,9 +6,8 @@ use tower_throttle::store::Store;
 use tower_throttle::{Decision, Limiter, LimiterBuilder, Permit, Quota, Snapshot};
 
 pub fn under(quotas: &[&str]) -> LimiterBuilder {
-    let quotas = quotas
-        .iter()
-        .map(|quota| quota.parse::<Quota>().expect("a quota"));
+    let quotas = quotas.iter();
+    let quotas = quotas.map(|quota| quota.parse::<Quota>().expect("a quota"));
     quotas.fold(Limiter::builder(), LimiterBuilder::quota)
 }
 
@@ -28,11 +27,9 @@ pub async fn spend(store: &(impl Store + Clone), builder: LimiterBuilder, key: &
 
 pub async fn spend_by(limiter: &Limiter, key: &str, cost: u32) {
     // A busy machine may miss the turn, and the next one may be a moment later.
-    let permit = limiter
-        .acquire(key)
-        .cost(cost)
-        .max_wait(Duration::from_secs(1));
-    permit.await.expect("a permit");
+    let acquire = limiter.acquire(key).cost(cost);
+    let permit = acquire.max_wait(Duration::from_secs(1)).await;
+    permit.expect("a permit");
 }
 
 /// The permit of a request that does not wait, or what limits it.

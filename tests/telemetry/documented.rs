@@ -121,15 +121,11 @@ fn each_panel_says_what_it_shows_and_asks_for_documented_series() {
         for target in panel["targets"].as_array().expect("queries") {
             let query = target["expr"].as_str().expect("a query");
             let legend = target["legendFormat"].as_str().expect("a legend");
-            let grouped = query
-                .split("by (")
-                .nth(1)
-                .and_then(|it| it.split(')').next());
+            let grouped = query.split("by (").nth(1);
+            let grouped = grouped.and_then(|it| it.split(')').next());
             let grouped = grouped.into_iter().flat_map(|it| it.split(", "));
-            let named = legend
-                .split("{{")
-                .skip(1)
-                .filter_map(|it| it.split("}}").next());
+            let named = legend.split("{{").skip(1);
+            let named = named.filter_map(|it| it.split("}}").next());
             let by: BTreeSet<_> = grouped.filter(|it| *it != "le").collect();
             assert_eq!(by, named.collect(), "{query}");
             for (series, labels) in series(query) {

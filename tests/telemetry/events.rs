@@ -325,9 +325,8 @@ pub(super) async fn loss(seen: &Seen) {
         limiters.push(build(builder));
     }
     let ask = async || {
-        let asked = limiters
-            .iter()
-            .flat_map(|it| ["a", "b"].map(|key| it.acquire(key)));
+        let limiters = limiters.iter();
+        let asked = limiters.flat_map(|it| ["a", "b"].map(|key| it.acquire(key)));
         for permit in join_all(asked).await {
             permit.expect("a permit");
         }

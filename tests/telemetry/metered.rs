@@ -275,10 +275,8 @@ async fn a_span_lasts_until_the_departure_and_has_the_key_the_policy_and_the_out
     assert!(seen.spans().is_empty(), "it was not polled yet");
     let _permit = acquire.await.unwrap();
     let span = seen.span();
-    assert_eq!(
-        (span.name, span.level, span.parent),
-        ("throttle", Level::DEBUG, None)
-    );
+    let shown = (span.name, span.level, span.parent);
+    assert_eq!(shown, ("throttle", Level::DEBUG, None));
     let fields = &span.fields;
     assert_eq!((fields.text("key"), fields.text("policy")), ("a", "one"));
     assert_eq!((fields.number("cost"), fields.number("wait")), (1.0, 0.0));

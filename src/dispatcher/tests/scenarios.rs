@@ -495,9 +495,8 @@ fn requests_without_tokens_do_not_wait_for_those_with_tokens() {
         job.tokens = Some((tokens, tokens));
         all[0].jobs.push(job);
     }
-    let mut free = Scenario::new("200/s + 20/s gcra burst=5 unit=tokens", all)
-        .run()
-        .done;
+    let scenario = Scenario::new("200/s + 20/s gcra burst=5 unit=tokens", all);
+    let mut free = scenario.run().done;
     free.retain(|it| it.job.tokens == Some((0, 0)));
     assert!(free.iter().all(|it| it.from - it.arrival < SECOND / 2));
 }

@@ -197,10 +197,8 @@ fn the_longest_and_the_unstated_pause_can_be_configured() {
     "#;
     check(&Headers::new().longest_pause(secs(60)), cases);
     let never = Headers::new().longest_pause(Duration::ZERO);
-    check(
-        &never,
-        r#"429 => retry-after: 61 | ratelimit: "a";r=0;t=5 => none"#,
-    );
+    let cases = r#"429 => retry-after: 61 | ratelimit: "a";r=0;t=5 => none"#;
+    check(&never, cases);
 }
 
 /// Responses as these services document them.

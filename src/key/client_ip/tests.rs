@@ -80,18 +80,14 @@ fn a_header_of_one_address_is_that_address_alone() {
 #[test]
 fn the_addresses_of_one_network_share_a_quota_but_not_trust() {
     let one = || client_ip().trusted_proxies(["10.0.0.1/32"]).unwrap();
-    let by_24 = || one().ipv4_prefix(24);
+    let (by_24, by_56) = (|| one().ipv4_prefix(24), || one().ipv6_prefix(56));
     for (extractor, chain, expected) in [
         (one(), "2001:db8:1:2:ffff:ffff:ffff:1", "2001:db8:1:2::/64"),
         (by_24(), "2001:db8:1:2::3", "2001:db8:1:2::/64"),
         (by_24(), "203.0.113.7", "203.0.113.0/24"),
         (one().ipv4_prefix(31), "203.0.113.7", "203.0.113.6/31"),
         (one().ipv4_prefix(0), "203.0.113.7", "0.0.0.0/0"),
-        (
-            one().ipv6_prefix(56),
-            "2001:db8:1:2ff::1",
-            "2001:db8:1:200::/56",
-        ),
+        (by_56(), "2001:db8:1:2ff::1", "2001:db8:1:200::/56"),
         (one().ipv6_prefix(128), "2001:DB8:1::6", "2001:db8:1::6"),
         (one().ipv6_prefix(24), "203.0.113.7", "203.0.113.7"),
         (one(), "::ffff:203.0.113.7", "203.0.113.7"),
@@ -119,9 +115,8 @@ fn without_a_peer_the_request_is_refused_unless_configured_otherwise() {
 
 #[test]
 fn a_text_that_is_no_network_is_an_error() {
-    let error = client_ip()
-        .trusted_proxies(["10.0.0.1", "10/8"])
-        .unwrap_err();
+    let networks = ["10.0.0.1", "10/8"];
+    let error = client_ip().trusted_proxies(networks).unwrap_err();
     let text = "trusted_proxies: \"10/8\" is not a network, such as `10.0.0.0/8`";
     assert_eq!(error.to_string(), text);
 }

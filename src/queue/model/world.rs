@@ -332,13 +332,11 @@ impl World {
         let most = setup.requests.len().max(3) + 1;
         let mut processes = self.processes.iter();
         let makes_few_calls = processes.all(|it| usize::from(it.calls_in_tick) <= most);
+        let ends = self.tick < END || self.is_quiet(setup);
         let claims = [
             (Claim::NeverMore, self.is_never_more(setup)),
             (Claim::NothingIsStuck, self.is_nothing_stuck(setup)),
-            (
-                Claim::EveryRequestEnds,
-                self.tick < END || self.is_quiet(setup),
-            ),
+            (Claim::EveryRequestEnds, ends),
             (Claim::NothingLeaks, self.leaks_nothing(setup)),
             (Claim::FewCalls, makes_few_calls),
         ];

@@ -106,11 +106,9 @@ mod tests {
         times.iter().copied().map(ns).collect()
     }
 
-    fn weighted<const LEN: usize>(events: [(u64, u64); LEN]) -> History {
-        events
-            .map(|(at, weight)| (ns(at), weight))
-            .into_iter()
-            .collect()
+    fn weighted(events: [(u64, u64); 2]) -> History {
+        let events = events.map(|(at, weight)| (ns(at), weight));
+        events.into_iter().collect()
     }
 
     #[test]

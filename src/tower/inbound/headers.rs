@@ -218,11 +218,8 @@ mod tests {
             remaining: Costs([4, 50, 0, 0]),
             more: None,
         };
-        write_rate_limit(
-            &mut headers,
-            &policy("a", "9/s + 99/m unit=tokens"),
-            Some(units),
-        );
+        let tokens = policy("a", "9/s + 99/m unit=tokens");
+        write_rate_limit(&mut headers, &tokens, Some(units));
         let places = policy("p", "8 concurrent");
         write_rate_limit(&mut headers, &places, Some(headroom(3, 1)));
         // If it is unknown what is left, the field is missing.

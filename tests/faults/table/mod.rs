@@ -44,9 +44,8 @@ pub(crate) fn of_soak() -> Vec<&'static str> {
 }
 
 pub(crate) fn find(name: &str) -> &'static Fault {
-    all()
-        .find(|it| it.name == name)
-        .expect("a fault of this name")
+    let fault = all().find(|it| it.name == name);
+    fault.expect("a fault of this name")
 }
 
 const PROCESS: &[Fault] = &[PROCESS_KILLED, PROCESS_STOPPED];

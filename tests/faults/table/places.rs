@@ -65,7 +65,6 @@ const fn longer(fault: Fault) -> Fault {
 }
 
 pub(crate) fn find(name: &str) -> &'static Places {
-    let mut all = ALL.iter();
-    all.find(|it| it.name == name)
-        .expect("a fault of this name")
+    let fault = ALL.iter().find(|it| it.name == name);
+    fault.expect("a fault of this name")
 }

@@ -13,10 +13,8 @@ fn count() -> impl Strategy<Value = u32> {
 fn window() -> impl Strategy<Value = Duration> {
     let bits = (any::<u64>(), 0..64).prop_map(|(bits, shift)| bits >> shift);
     let units = prop::collection::vec((0_u64..100, 0..6_usize), 1..4).prop_map(|counts| {
-        counts
-            .iter()
-            .map(|(count, unit)| count * UNITS[*unit].1)
-            .sum()
+        let counts = counts.iter();
+        counts.map(|(count, unit)| count * UNITS[*unit].1).sum()
     });
     prop_oneof![
         bits.clone().prop_map(Duration::from_nanos),

@@ -429,9 +429,8 @@ fn scripts_do_for_a_batch_what_rust_does_for_each_key() {
                 (key, operation)
             });
             let calls: Vec<_> = calls.collect();
-            let named = calls
-                .iter()
-                .map(|(key, operation)| (&*names[*key], operation));
+            let named = calls.iter();
+            let named = named.map(|(key, operation)| (&*names[*key], operation));
             let answers = lua.run(&policy, &named.collect::<Vec<_>>(), 0, now);
             for ((key, operation), answer) in calls.into_iter().zip(answers) {
                 let (before, origin) = (keys[key].take(), Origin::default());
@@ -445,11 +444,8 @@ fn scripts_do_for_a_batch_what_rust_does_for_each_key() {
                     state
                 };
                 let in_lua: Option<Vec<u8>> = lua.get(&names[key]);
-                assert_eq!(
-                    state(in_lua.as_deref()),
-                    state(value.as_deref()),
-                    "{quotas}"
-                );
+                let [in_lua, in_rust] = [&in_lua, &value].map(|it| state(it.as_deref()));
+                assert_eq!(in_lua, in_rust, "{quotas}");
                 keys[key] = value;
             }
         }
@@ -477,9 +473,8 @@ fn scripts_do_what_rust_does() {
         None => (0..number("HISTORIES").unwrap_or(60)).collect(),
     };
     let lines: Vec<_> = POLICIES.lines().collect();
-    let histories = seeds
-        .into_iter()
-        .map(|seed| (lines[seed as usize % lines.len()], seed));
+    let line = |seed: u64| lines[seed as usize % lines.len()];
+    let histories = seeds.into_iter().map(|seed| (line(seed), seed));
     // The units ahead of a request were not a whole number.
     let fraction = (
         "20/s fixed-window + 60/m fixed-window start=first-request + 900/s + 30/s, 20/s fixed-window + 900/s + 30/s",

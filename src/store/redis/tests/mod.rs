@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use super::script::Script;
 use super::wire::{self, KeyAnswer};
@@ -74,9 +74,7 @@ impl Lua {
 
     /// The latest time at which the key may expire.
     fn expires(&mut self) -> u64 {
-        let left = redis::cmd("PTTL")
-            .arg("key")
-            .query::<u64>(&mut self.connection);
+        let left: RedisResult<u64> = redis::cmd("PTTL").arg("key").query(&mut self.connection);
         let passed = self.began.elapsed().as_millis() as u64;
         START + 1_000 * (left.unwrap() + passed + 2 - LONG)
     }

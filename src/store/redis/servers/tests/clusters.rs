@@ -88,10 +88,8 @@ async fn the_map_of_a_server_that_has_lost_the_others_does_not_count() {
     tokio::spawn(fake(lost, [old_port, other_port], down, 0));
     tokio::spawn(fake(other, [new_port, other_port], "+OK\r\n", 5));
     tokio::spawn(fake(new, [new_port, other_port], "+OK\r\n", 5));
-    let name = (0..)
-        .map(|nth| nth.to_string())
-        .find(|it| slot_of(it) < 8_192);
-    let name = name.unwrap();
+    let mut names = (0..).map(|nth| nth.to_string());
+    let name = names.find(|it| slot_of(it) < 8_192).unwrap();
     until_ok(async || {
         let answers = run(&servers, &[&["GET", &name]]).await.unwrap();
         answers[0].refusal().map_or(Ok(()), Err)
