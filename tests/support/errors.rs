@@ -20,11 +20,8 @@ pub async fn bounded<T>(future: impl Future<Output = T>) -> T {
 
 /// Waits until something is so, which a busy machine may delay.
 pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + 2 * PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
-        sleep(Duration::from_millis(10)).await;
-    }
+    let never = format!("never: {what}");
+    until_ok(async || is_so().await.then_some(()).ok_or(&never)).await;
 }
 
 /// The result of what fails for a while, which may be long on a busy machine.
