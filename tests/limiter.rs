@@ -139,7 +139,6 @@ async fn a_cost_counts_and_a_request_that_can_never_depart_is_refused_and_is_not
     }
 }
 
-/// Each call returns a decision or an error, and no call waits.
 #[test]
 fn many_threads_without_a_runtime_decide_and_leave_nothing_behind() {
     const UNITS: u32 = 1_000;

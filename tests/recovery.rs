@@ -157,7 +157,6 @@ async fn a_clock_that_is_set_forward_and_back() {
     }
 }
 
-/// A new server is in quarantine once, as long as a key would be.
 #[tokio::test]
 async fn a_store_that_was_never_used_is_in_quarantine_once() {
     let server = RedisServer::start();

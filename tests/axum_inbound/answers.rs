@@ -289,7 +289,6 @@ async fn an_attempt_whose_client_hangs_up_counts() {
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
 }
 
-/// Each request is from an address of its own, 10,000 in a second.
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_under_a_flood_of_addresses() {
     const PER_SECOND: u64 = 10_000;

@@ -654,7 +654,6 @@ fn a_reserve_guarantees_its_part_and_no_more_under_a_flood_of_a_higher_level() {
     }
 }
 
-/// Requests whose tenants are all new do not starve one that waits.
 #[test]
 fn new_shares_do_not_hold_up_those_that_wait() {
     let mut processes = processes([0; 2]);

@@ -24,8 +24,7 @@ fn instants_count_from_the_first_in_whatever_order_they_come() {
 }
 
 proptest! {
-    /// The model asks every event how much lies in the window that starts at it, and knows no
-    /// order.
+    /// The model asks every event how much lies in the window that starts at it, and knows no order.
     #[test]
     fn agrees_with_counting_every_window_by_hand(
         events in prop::collection::vec((0_u64..60, 1_u64..4), 0..40),
