@@ -3,15 +3,12 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 
-use anyhow::Context as _;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tokio::runtime::Handle;
 use tower::limit::RateLimitLayer;
 use tower::{BoxError, Layer, Service, ServiceExt as _, service_fn};
 use tower_governor::GovernorLayer;
-use tower_governor::governor::GovernorConfigBuilder;
-use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::{ThrottleLayer, key};
 use tower_throttle_benches::*;
 
@@ -63,12 +60,7 @@ impl Contestant {
             layer.key(key::constant(NAME)).unreported()
         };
         let reported = ThrottleLayer::new(gcra.clone()).key(key::constant(NAME));
-        let config = GovernorConfigBuilder::default()
-            .period(Duration::from_micros(1))
-            .burst_size(BURST)
-            .key_extractor(GlobalKeyExtractor)
-            .finish();
-        let governor = GovernorLayer::new(config.context("the burst or the period is zero")?);
+        let governor = GovernorLayer::new(tower_governor(BURST, Duration::from_micros(1))?);
         let tower = RateLimitLayer::new(u64::from(BURST) * 1_000, Duration::from_secs(1));
         all.extend([
             Self::layer("none", || service_fn(answer)),

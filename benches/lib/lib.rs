@@ -21,7 +21,7 @@ pub use self::contestant::{Contestant, Recorded};
 pub use self::departures::{Departures, fill};
 pub use self::load::{Load, load};
 pub use self::output::{Options, Output, Table, count, figure, ratio, text};
-pub use self::peers::{Peer, governor};
+pub use self::peers::{Peer, governor, tower_governor};
 pub use self::redis::{Meter, Script, Traffic, connect, store};
 pub use self::rounds::{Rounds, median, quantile, turns};
 // Most benchmarks need these, too.

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use governor::DefaultKeyedRateLimiter;
+use governor::middleware::NoOpMiddleware;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use throttled::{RateLimiter as _, RedisRateLimiter};
+use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
+use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle::Quota;
 
 use crate::redis::{Script, connect};
@@ -100,4 +103,14 @@ pub fn governor(burst: u32, interval: Duration) -> anyhow::Result<DefaultKeyedRa
     let quota = governor::Quota::with_period(interval).context("the interval is zero")?;
     let burst = NonZeroU32::new(burst).context("the burst is zero")?;
     Ok(governor::RateLimiter::dashmap(quota.allow_burst(burst)))
+}
+
+type OneLimit = GovernorConfig<GlobalKeyExtractor, NoOpMiddleware>;
+
+/// The settings of `tower_governor`, with one limit for all requests.
+pub fn tower_governor(burst: u32, interval: Duration) -> anyhow::Result<OneLimit> {
+    let mut config = GovernorConfigBuilder::default();
+    let config = config.period(interval).burst_size(burst);
+    let config = config.key_extractor(GlobalKeyExtractor).finish();
+    config.context("the burst or the interval is zero")
 }

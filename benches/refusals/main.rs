@@ -8,15 +8,12 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 
-use anyhow::Context as _;
 use axum::body::Body;
 use governor::DefaultKeyedRateLimiter;
 use http::{Request, Response, StatusCode};
 use tower::util::BoxService;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_governor::GovernorLayer;
-use tower_governor::governor::GovernorConfigBuilder;
-use tower_governor::key_extractor::GlobalKeyExtractor;
 use tower_throttle_benches::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -99,20 +96,13 @@ impl Refusing {
         let key = Key::new("flood");
         let redis = ours().store(store(server).await?).build()?;
         let governor = governor(1, HOUR)?;
-        let config = GovernorConfigBuilder::default()
-            .period(HOUR)
-            .burst_size(1)
-            .key_extractor(GlobalKeyExtractor)
-            .finish();
-        let layer = GovernorLayer::new(config.context("the burst or the period is zero")?);
+        let layer = GovernorLayer::new(tower_governor(1, HOUR)?);
+        let layer = BoxService::new(layer.layer(service_fn(answer)));
         let mut all = vec![
             refusing("tower-throttle, Redis", By::Ours(redis, key.clone())),
             refusing("tower-throttle, embedded", By::Ours(ours().build()?, key)),
             refusing("governor 0.10", By::Governor(governor, "flood".to_owned())),
-            refusing(
-                TOWER_GOVERNOR,
-                By::Layer(BoxService::new(layer.layer(service_fn(answer)))),
-            ),
+            refusing(TOWER_GOVERNOR, By::Layer(layer)),
         ];
         for peer in Peer::all(server, ONCE).await? {
             all.push(refusing(peer.name, By::Peer(peer)));
