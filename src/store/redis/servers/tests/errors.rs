@@ -15,30 +15,20 @@ pub(super) fn server_error(text: &str) -> ServerError {
 #[test]
 fn errors_of_servers_are_distinguished() {
     let wrapped = "ERR Error running script (call to f_93a1): @user_script:7: @user_script: 7: ";
-    for (kind, texts) in [
-        (
-            "outage",
-            "LOADING Redis is loading the dataset|OOM command not allowed|READONLY You can't write|\
-             MISCONF Redis cannot save|MASTERDOWN Link with MASTER is down|NOREPLICAS Not enough replicas|\
-             CLUSTERDOWN The cluster is down|ERR max number of clients + cluster connections reached|\
-             ERR max number of clients reached|ERR Redis is busy running a script.|\
-             EXECABORT Transaction discarded because of: -OOM command|WRAPPED-OOM command",
-        ),
-        (
-            "conflict",
-            "TRYAGAIN Multiple keys request during rehashing|ASK 7 host:1",
-        ),
-        (
-            "unrecognized value",
-            "WRONGTYPE Operation|WRAPPED-WRONGTYPE Operation|WRAPPEDWRONGTYPE Operation",
-        ),
-        (
-            "refusal",
-            "NOPERM this user has no permissions|ERR unknown command 'EVALSHA'|\
-             CROSSSLOT Keys in request don't hash to the same slot|\
-             ERR the value of throttle:{-READONLY}:10/s is wrong|WRAPPEDThe user may not run this",
-        ),
-    ] {
+    for row in "\
+        outage => LOADING Redis is loading the dataset|OOM command not allowed|READONLY You can't write
+        outage => MISCONF Redis cannot save|MASTERDOWN Link with MASTER is down|NOREPLICAS Not enough replicas
+        outage => CLUSTERDOWN The cluster is down|ERR max number of clients + cluster connections reached
+        outage => ERR max number of clients reached|ERR Redis is busy running a script.
+        outage => EXECABORT Transaction discarded because of: -OOM command|WRAPPED-OOM command
+        conflict => TRYAGAIN Multiple keys request during rehashing|ASK 7 host:1
+        unrecognized value => WRONGTYPE Operation|WRAPPED-WRONGTYPE Operation|WRAPPEDWRONGTYPE Operation
+        refusal => NOPERM this user has no permissions|ERR unknown command 'EVALSHA'
+        refusal => CROSSSLOT Keys in request don't hash to the same slot|WRAPPEDThe user may not run this
+        refusal => ERR the value of throttle:{-READONLY}:10/s is wrong"
+        .lines()
+    {
+        let (kind, texts) = row.trim().split_once(" => ").unwrap();
         for text in texts.split('|') {
             let error = refused(&server_error(&text.replace("WRAPPED", wrapped)));
             assert_eq!(error.is_outage(), kind == "outage", "{text}");
