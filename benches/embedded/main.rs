@@ -32,10 +32,8 @@ const MOST_OF_LAYER: f64 = 1.2;
 fn main() -> anyhow::Result<()> {
     let mut output = Output::new(Options::parse());
     // A call that is interrupted for longer than the guard has to wait, which requires a runtime.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build()?;
     let _entered = runtime.enter();
     let all = Contestant::all()?;
     let mut times = Vec::new();
@@ -53,10 +51,8 @@ fn main() -> anyhow::Result<()> {
 /// Nanoseconds per call. Only one thread calls layers.
 fn measure(all: &[Contestant], threads: usize, output: &Output) -> anyhow::Result<Rounds> {
     let mut times = Rounds::new(all.len());
-    let mut calls: Vec<Vec<Calls>> = all
-        .iter()
-        .map(|contestant| (0..threads).map(|_| (contestant.start)()).collect())
-        .collect();
+    let start = |it: &Contestant| (0..threads).map(|_| (it.start)()).collect();
+    let mut calls: Vec<Vec<Calls>> = all.iter().map(start).collect();
     for calls in &mut calls {
         calls[0](WARM_UP);
     }
@@ -82,16 +78,14 @@ fn block(calls: &mut [Calls]) -> u64 {
     }
     let runtime = Handle::current();
     thread::scope(|scope| {
-        let threads: Vec<_> = calls
-            .iter_mut()
-            .map(|calls| {
-                let runtime = &runtime;
-                scope.spawn(move || {
-                    let _entered = runtime.enter();
-                    calls(BLOCK)
-                })
-            })
-            .collect();
+        let mut threads = Vec::new();
+        for calls in calls {
+            let runtime = &runtime;
+            threads.push(scope.spawn(move || {
+                let _entered = runtime.enter();
+                calls(BLOCK)
+            }));
+        }
         let granted = threads.into_iter().map(|thread| thread.join().unwrap_or(0));
         granted.sum()
     })

@@ -26,20 +26,19 @@ where
 {
     let ready = Arc::new(Barrier::new(callers + 1));
     let over = Arc::new(AtomicBool::new(false));
-    let tasks: Vec<_> = (0..callers)
-        .map(|_| {
-            let (ready, over, call) = (ready.clone(), over.clone(), call.clone());
-            tokio::spawn(async move {
-                ready.wait().await;
-                let mut calls = 0_u64;
-                while !over.load(Ordering::Relaxed) {
-                    call().await?;
-                    calls += 1;
-                }
-                anyhow::Ok(calls)
-            })
+    let spawn = |_| {
+        let (ready, over, call) = (ready.clone(), over.clone(), call.clone());
+        tokio::spawn(async move {
+            ready.wait().await;
+            let mut calls = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                call().await?;
+                calls += 1;
+            }
+            anyhow::Ok(calls)
         })
-        .collect();
+    };
+    let tasks: Vec<_> = (0..callers).map(spawn).collect();
     ready.wait().await;
     let start = Instant::now();
     tokio::time::sleep(time).await;

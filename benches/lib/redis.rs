@@ -97,10 +97,8 @@ impl Meter {
             let field = fields.find(|(found, _)| *found == name);
             field.map_or(Ok(0.0), |(_, value)| value.parse())
         };
-        let field = |name| {
-            info.get::<f64>(name)
-                .with_context(|| format!("no {name} in INFO"))
-        };
+        let missing = |name| format!("no {name} in INFO");
+        let field = |name| info.get::<f64>(name).with_context(|| missing(name));
         Ok(Traffic {
             calls: script("calls")?,
             script_micros: script("usec")?,

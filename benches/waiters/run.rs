@@ -44,9 +44,8 @@ pub(crate) fn run(
     span: Duration,
     server: &RedisServer,
 ) -> anyhow::Result<Run> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build()?;
     let limiter = Limiter::builder().quota(Quota::new(waiters, span));
     let limiter = limiter.guard(span);
     let limiter = match kind {

@@ -150,9 +150,8 @@ mod tests {
             let remaining = |(unit, count, within): (String, u32, u64)| {
                 Advice::remaining_of(unit, count, Duration::from_secs(within))
             };
-            Advice::pause(Duration::from_secs(pause))
-                .and(remaining(one))
-                .and(remaining(another))
+            let pause = Advice::pause(Duration::from_secs(pause));
+            pause.and(remaining(one)).and(remaining(another))
         })
     }
 

@@ -77,9 +77,8 @@ async fn a_reqwest_response_holds_the_place_until_its_body_ends_fails_or_is_drop
 #[tokio::test(start_paused = true)]
 async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
     let limiter = limiter();
-    let layer = ThrottleLayer::new(limiter.clone())
-        .key(key::constant("a"))
-        .unreported();
+    let layer = ThrottleLayer::new(limiter.clone()).key(key::constant("a"));
+    let layer = layer.unreported();
     let service = layer.layer(service_fn(|millis: u64| async move {
         sleep(Duration::from_millis(millis)).await;
         if millis > 100 {

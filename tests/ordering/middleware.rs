@@ -68,9 +68,8 @@ async fn a_timeout_of_the_client_begins_when_the_request_departs() {
     let upstream = Upstream::start().await;
     let plain = Client::builder().no_proxy().timeout(TIMEOUT).build();
     let limiter = build(Limiter::builder().quota(Quota::new(1, TIMEOUT * 5 / 4)));
-    let client = ClientBuilder::new(plain.expect("a client"))
-        .with(ThrottleMiddleware::new(limiter))
-        .build();
+    let client = ClientBuilder::new(plain.expect("a client"));
+    let client = client.with(ThrottleMiddleware::new(limiter)).build();
     for _ in 0..2 {
         let answer = client.get(upstream.uri()).send().await;
         assert_eq!(answer.expect("an answer in time").status(), 200);

@@ -29,19 +29,18 @@ impl Cluster {
 
     pub fn start_with(replicas: usize) -> Self {
         let mut buses = Vec::new();
-        let servers: Vec<_> = (0..3 * (1 + replicas))
-            .map(|_| {
-                let bus = spare_port();
-                buses.push(bus);
-                // A replica takes over however long it has not heard from its primary, and the other servers serve their slots.
-                let words = format!(
-                    "--cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT} \
+        let start = |_| {
+            let bus = spare_port();
+            buses.push(bus);
+            // A replica takes over however long it has not heard from its primary, and the other servers serve their slots.
+            let words = format!(
+                "--cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT} \
                      --cluster-replica-validity-factor 0 --cluster-require-full-coverage no \
                      --repl-diskless-sync-delay 0"
-                );
-                RedisServer::start_with(&words.split(' ').collect::<Vec<_>>())
-            })
-            .collect();
+            );
+            RedisServer::start_with(&words.split(' ').collect::<Vec<_>>())
+        };
+        let servers: Vec<_> = (0..3 * (1 + replicas)).map(start).collect();
         let addresses = servers.iter().zip(buses);
         let addresses = addresses.map(|(it, bus)| format!("127.0.0.1:{}@{bus}", it.port()));
         let client = env::var_os("REDIS_CLI").unwrap_or_else(|| "redis-cli".into());

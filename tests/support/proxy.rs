@@ -64,10 +64,8 @@ impl Proxy {
         let state = Arc::new(State::default());
         let served = state.clone();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().expect("a runtime");
             runtime.block_on(serve(listener, &served));
         });
         let proxy = Self {

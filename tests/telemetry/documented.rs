@@ -50,8 +50,8 @@ fn each_documented_event_happens_and_no_others_do() {
 async fn a_scrape_holds_what_the_documentation_says_and_nothing_else() {
     let server = RedisServer::start();
     for recommended in [false, true] {
-        let builder = PrometheusBuilder::new()
-            .set_buckets(&[1.0])
+        let builder = PrometheusBuilder::new().set_buckets(&[1.0]);
+        let builder = builder
             .expect("buckets")
             .with_recommended_naming(recommended);
         let recorder = builder.build_recorder();

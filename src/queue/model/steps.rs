@@ -246,11 +246,10 @@ impl World {
                 process.has_crashed = true;
                 process.replies.clear();
                 process.lost = None;
-                for (request, _) in (self.requests.iter_mut().zip(&setup.requests))
-                    .filter(|(it, (owner, _))| *owner == p && matches!(it, Request::Working(_)))
-                {
-                    *request = Request::Departed;
-                }
+                let works = |request: &Request| matches!(request, Request::Working(_));
+                let all = self.requests.iter_mut().zip(&setup.requests);
+                let own = all.filter(|(it, (owner, _))| *owner == p && works(it));
+                own.for_each(|(it, _)| *it = Request::Departed);
             }
             Step::Stop(p) => {
                 self.left[STOPPED] -= 1;

@@ -72,10 +72,9 @@ pub(super) const FAULTS: &[Fault] = &[
         let client = setup.server().client();
         setup.threads.push(thread::spawn(move || {
             let mut connection = client.get_connection().expect("a connection");
-            let ended: RedisResult<()> = redis::cmd("EVAL")
-                .arg("while true do end")
-                .arg(0)
-                .query(&mut connection);
+            let mut script = redis::cmd("EVAL");
+            script.arg("while true do end").arg(0);
+            let ended: RedisResult<()> = script.query(&mut connection);
             ended.expect_err("it is killed");
         }));
         wait_until("other clients get BUSY", || {
