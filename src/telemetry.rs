@@ -41,9 +41,9 @@ const TARGET: &str = "tower_throttle";
 
 /// Emits an event, if the feature `tracing` is on. No lock may be held, because a subscriber may call a limiter.
 macro_rules! event {
-    ($level:ident, $($fields_and_message:tt)*) => {{
+    ($level:ident $message:literal $(: $($fields:tt)+)?) => {{
         #[cfg(feature = "tracing")]
-        tracing::event!(target: TARGET, tracing::Level::$level, $($fields_and_message)*);
+        tracing::event!(target: TARGET, tracing::Level::$level, $($($fields)+,)? $message);
     }};
 }
 
@@ -133,7 +133,7 @@ impl Telemetry {
     pub(crate) fn unsettled(&self, key: &Key, error: &dyn std::error::Error) {
         if !self.has_left_unsettled.swap(true, Ordering::Relaxed) {
             let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
-            event!(WARN, policy, key, error, "a cost was not corrected");
+            event!(WARN "a cost was not corrected": policy, key, error);
         }
     }
 
@@ -172,13 +172,7 @@ impl Telemetry {
     /// The lease of so many places in use has ended.
     pub(crate) fn lost_places(&self, key: &Key, places: u32) {
         let (policy, key) = (&*self.policy, key.as_str());
-        event!(
-            WARN,
-            policy,
-            key,
-            places,
-            "the lease of requests in progress has ended"
-        );
+        event!(WARN "the lease of requests in progress has ended": policy, key, places);
         meter!(self.meters.lost.increment(places.into()));
     }
 
@@ -191,13 +185,7 @@ impl Telemetry {
     pub(crate) fn waits_long(&self, key: &Key, wait: Duration) {
         if !self.has_waited_long.swap(true, Ordering::Relaxed) {
             let (policy, key, wait) = (&*self.policy, key.as_str(), wait.as_secs_f64());
-            event!(
-                WARN,
-                policy,
-                key,
-                wait,
-                "a request has to wait for more than a minute; set max_wait to refuse it"
-            );
+            event!(WARN "a request has to wait for more than a minute; set max_wait to refuse it": policy, key, wait);
         }
     }
 
@@ -205,12 +193,7 @@ impl Telemetry {
     pub(crate) fn lacks_key(&self, reason: &str) {
         if !self.has_lacked_key.swap(true, Ordering::Relaxed) {
             let policy = &*self.policy;
-            event!(
-                WARN,
-                policy,
-                reason,
-                "requests have no key, as the server is not set up for it"
-            );
+            event!(WARN "requests have no key, as the server is not set up for it": policy, reason);
         }
     }
 
@@ -218,14 +201,7 @@ impl Telemetry {
     pub(crate) fn missed(&self, key: &Key, late: Duration, guard: Duration) {
         let (policy, key) = (&*self.policy, key.as_str());
         let late = late.as_secs_f64();
-        event!(
-            DEBUG,
-            policy,
-            key,
-            late,
-            guard = guard.as_secs_f64(),
-            "a grant was missed"
-        );
+        event!(DEBUG "a grant was missed": policy, key, late, guard = guard.as_secs_f64());
         meter!(self.meters.missed.increment(1));
         self.guard(guard);
     }
@@ -241,11 +217,11 @@ impl Telemetry {
         match command {
             Command::Pause { span, .. } => {
                 let lasts = Duration::from_micros(*span).as_secs_f64();
-                event!(INFO, policy, key, lasts, "a key was paused");
+                event!(INFO "a key was paused": policy, key, lasts);
                 meter!(self.meters.pauses.increment(1));
             }
-            Command::Resume => event!(INFO, policy, key, "a key was resumed"),
-            Command::Reset => event!(INFO, policy, key, "a key was reset"),
+            Command::Resume => event!(INFO "a key was resumed": policy, key),
+            Command::Reset => event!(INFO "a key was reset": policy, key),
             Command::Allow { .. } => {}
         }
     }
@@ -264,15 +240,9 @@ impl Telemetry {
         let (policy, key) = (&*self.policy, key.as_str());
         let rests = rests.as_secs_f64();
         if is_first {
-            event!(
-                WARN,
-                policy,
-                key,
-                rests,
-                "a key is in quarantine, as the store has lost its state"
-            );
+            event!(WARN "a key is in quarantine, as the store has lost its state": policy, key, rests);
         } else {
-            event!(DEBUG, policy, key, rests, "another key is in quarantine");
+            event!(DEBUG "another key is in quarantine": policy, key, rests);
         }
         meter!(self.meters.quarantines.increment(1));
     }
@@ -321,16 +291,9 @@ impl StoreTelemetry {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         let (policy, error, cause) = (&*self.limiter, &*error.to_string(), cause.as_deref());
         if others == 0 {
-            event!(WARN, policy, shard, error, cause, "the store is out");
+            event!(WARN "the store is out": policy, shard, error, cause);
         } else {
-            event!(
-                DEBUG,
-                policy,
-                shard,
-                error,
-                cause,
-                "another shard of the store is out"
-            );
+            event!(DEBUG "another shard of the store is out": policy, shard, error, cause);
         }
         meter!(self.meters.out(others));
     }
@@ -339,27 +302,16 @@ impl StoreTelemetry {
     pub(crate) fn back(&self, shard: u64, lasted: Duration, others: usize) {
         let (policy, lasted) = (&*self.limiter, lasted.as_secs_f64());
         if others == 0 {
-            event!(INFO, policy, shard, lasted, "the store is back");
+            event!(INFO "the store is back": policy, shard, lasted);
         } else {
-            event!(
-                DEBUG,
-                policy,
-                shard,
-                lasted,
-                "a shard of the store is back, and others are out"
-            );
+            event!(DEBUG "a shard of the store is back, and others are out": policy, shard, lasted);
         }
         meter!(self.meters.back());
     }
 
     /// The store's clock was set forward by so many seconds, or back if that is below 0.
     pub(crate) fn clock_set(&self, ahead: f64) {
-        event!(
-            WARN,
-            policy = &*self.limiter,
-            ahead,
-            "the clock of the store was set"
-        );
+        event!(WARN "the clock of the store was set": policy = &*self.limiter, ahead);
     }
 
     /// A call for so many keys has ended after so long.
@@ -382,17 +334,13 @@ impl StoreTelemetry {
 /// A response has a malformed header.
 #[cfg(feature = "tower")]
 pub(crate) fn malformed(header: &str) {
-    event!(
-        WARN,
-        header,
-        "a response states a limit in a malformed header, which is ignored"
-    );
+    event!(WARN "a response states a limit in a malformed header, which is ignored": header);
 }
 
 /// A connection to Redis has taken the place of another.
 #[cfg(feature = "redis")]
 pub(crate) fn reconnected() {
-    event!(INFO, "a connection to redis was replaced");
+    event!(INFO "a connection to redis was replaced");
     meter!(meters::reconnected());
 }
 
@@ -400,8 +348,8 @@ pub(crate) fn reconnected() {
 #[cfg(feature = "redis")]
 pub(crate) fn subscribed(channel: &str, is_subscribed: bool) {
     if is_subscribed {
-        event!(INFO, channel, "nudges arrive");
+        event!(INFO "nudges arrive": channel);
     } else {
-        event!(WARN, channel, "nudges no longer arrive");
+        event!(WARN "nudges no longer arrive": channel);
     }
 }
