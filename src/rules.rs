@@ -5,6 +5,10 @@
 //! matches in all conditions; that rule has a policy, or exempts the request. The adapters apply the rules of their limiter by
 //! default.
 //!
+//! A request counts under its rule alone. If one rule allows 2/s for `POST` and the next one 5/s for all others, a host gets up to
+//! 7/s. For a limit within a limit, count some requests in another [unit](crate::Quota::unit), by the
+//! [cost](crate::ThrottleLayer::cost) of the layer.
+//!
 //! In code, [`Rules::new`] makes a table of [`Rule`]s:
 //!
 //! ```
