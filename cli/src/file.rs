@@ -8,6 +8,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
+use serde_saphyr::with_deserializer_from_str_with_options;
 use tower_throttle::rules::{Rules, RulesError};
 
 use crate::failure::Failure;
@@ -95,7 +96,8 @@ impl RulesFile {
             },
             Format::Yaml => {
                 let mut rules = None;
-                let read = serde_saphyr::with_deserializer_from_str(text, |document| {
+                let options = yaml_options();
+                let read = with_deserializer_from_str_with_options(text, options, |document| {
                     rules = Some(Rules::read(document));
                     Ok(())
                 });
@@ -120,7 +122,7 @@ impl RulesFile {
         let text = &self.text;
         let written = match self.format {
             Format::Toml => toml::from_str(text).ok(),
-            Format::Yaml => serde_saphyr::from_str(text).ok(),
+            Format::Yaml => serde_saphyr::from_str_with_options(text, yaml_options()).ok(),
             Format::Json => serde_json::from_str(text).ok(),
         };
         match written {
@@ -154,4 +156,9 @@ fn syntax_error(error: impl ToString) -> Mistakes {
         found: vec![mistake],
         may_hide_others: true,
     }
+}
+
+/// In headers, `no` and `on` are texts, as in YAML 1.2.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true }
 }

@@ -63,7 +63,9 @@ impl Rules {
     ///   quota: 10/s
     ///   max_wait: 30s
     /// ";
-    /// let rules = serde_saphyr::with_deserializer_from_str(text, |document| {
+    /// // `no` and `on` are texts.
+    /// let options = serde_saphyr::options! { strict_booleans: true };
+    /// let rules = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
     ///     Rules::read(document).map_err(serde_saphyr::Error::custom)
     /// })?;
     /// # assert_eq!(rules.len(), 1);

@@ -17,6 +17,7 @@ fn in_code() -> Rules {
         .has_header("x-beta", true)
         .has_header("x-old", false)
         .header("x-plan", "free")
+        .header("x-country", "no")
         .quota(Quota::per_minute(30))
         .quota(Quota::per_hour(1_000).algorithm(Algorithm::Gcra { burst: 50 }))
         .key(KeyPart::Host)

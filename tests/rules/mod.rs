@@ -35,7 +35,8 @@ fn json(text: &str) -> Result<Rules, RulesError> {
 
 fn yaml(text: &str) -> Result<Rules, RulesError> {
     let mut read = None;
-    let end = serde_saphyr::with_deserializer_from_str(text, |document| {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let end = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
         read = Some(Rules::read(document));
         Ok(())
     });
