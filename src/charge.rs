@@ -52,7 +52,7 @@ use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 /// wait in a buffer: up to 1,024 for each of 100,000 keys. If the answer to a call is lost, a lower cost is not sent again, and
 /// a higher one is: a lost answer can only make the limiter stricter.
 ///
-/// The estimate stays charged if the process dies, if the buffer is full, if Redis refuses the call, if new quotas count
+/// The estimate stays charged if the process ends before it has sent the correction, if the buffer is full, if Redis refuses the call, if new quotas count
 /// differently, or if the departure no longer counts, as the response took longer than the window. A debt is dropped then, too,
 /// so a window may hold more than the limit by as much.
 #[derive(Debug, Clone)]
@@ -127,7 +127,8 @@ impl Charge {
 
     /// Corrects what was charged in this unit to the actual cost.
     ///
-    /// It never waits: the correction is sent with the next call to the store. It does nothing if the departure
+    /// It never waits: the correction is sent in the background. Before a process ends, await
+    /// [`Limiter::idle`](crate::Limiter::idle). It does nothing if the departure
     /// [is not counted](Permit::is_counted), or departed by the share of [`Outage::Local`](crate::Outage::Local).
     ///
     /// # Errors

@@ -100,7 +100,7 @@ pub(crate) struct Queue {
     paused_until: Option<Instant>,
     /// The beginning of an outage and its error, if requests wait for its end.
     out: Option<(Instant, StoreError)>,
-    /// Since when the store has answered each call by an error after which it is repeated, and the first one.
+    /// The time and the error of the first call that failed, if the store answers, and none has succeeded since.
     conflict: Option<(Instant, StoreError)>,
 }
 

@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! From a file, `Rules::read` (feature `serde`) reads the same, in TOML by the crate `toml`, in YAML by `serde-saphyr`,
+//! From a file, `Rules::read` (feature `serde`) reads the same, in TOML by the crate `toml` 1, in YAML by `serde-saphyr`,
 //! in JSON by `serde_json`, or by any other deserializer; its documentation shows each of them:
 //!
 //! ```

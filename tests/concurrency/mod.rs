@@ -19,3 +19,30 @@ async fn wait_for_held(limiter: &Limiter, key: &str, count: u32) {
     let is_so = async || held(limiter, key).await == count;
     eventually(&format!("{count} places of {key} are held"), is_so).await;
 }
+
+#[test]
+fn a_process_that_was_idle_has_returned_its_places_and_corrected_its_costs() {
+    let server = RedisServer::start();
+    let quotas = ["3 concurrent", "100/h unit=tokens"];
+    let new = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().expect("a runtime")
+    };
+    let process = async || build(under(&quotas).store(server.store().await));
+    // The runtime of a process ends with its `main`.
+    new().block_on(async {
+        let limiter = process().await;
+        let permit = limiter.acquire("a").cost_of("tokens", 90).await;
+        let (charge, place) = permit.expect("a permit").into_parts();
+        let mut idle = Box::pin(limiter.idle());
+        assert!(poll!(&mut idle).is_pending());
+        charge.settle("tokens", 30).expect("a cost");
+        drop(place);
+        bounded(idle).await;
+    });
+    new().block_on(async {
+        let state = process().await.peek("a").await.expect("a look");
+        assert_eq!(state.remaining_of("tokens"), Some(70));
+        assert_eq!(state.places().map(|it| it.held), Some(0));
+    });
+}
