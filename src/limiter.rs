@@ -284,12 +284,12 @@ impl Limiter {
         self.handles().iter().map(|it| it.key_count()).sum()
     }
 
-    /// Waits until no request of this process waits or holds a place, and the store has all corrections: until [`queues`](Self::queues)
-    /// is 0.
+    /// Waits until no request of this limiter waits in this process or holds a place, and no correction is left to be sent: until
+    /// [`queues`](Self::queues) is 0.
     ///
     /// A process returns places and corrects costs in the background, within milliseconds. If it ends earlier, other processes wait
-    /// for its places until their lease ends, and costs stay as they were estimated. So await this before the end of `main`, with a
-    /// timeout, as the store may be out:
+    /// for its places until their lease ends, and costs stay as they were estimated. So await this for each limiter before the end
+    /// of `main`, with a timeout, as the store may be out:
     ///
     /// ```
     /// use std::time::Duration;
@@ -313,6 +313,8 @@ impl Limiter {
             if self.queues() == 0 {
                 return;
             }
+            // The runtime that has called the store so far may have ended.
+            self.dispatcher().ensure_task();
             idle.await;
         }
     }

@@ -56,7 +56,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The number of places that the store may have for a queue after a lost answer.
 const UNKNOWN: u32 = u32::MAX;
 
-/// The pause before a call that has failed is repeated for requests in progress, or for corrections, while none waits.
+/// The pause before a call is repeated: after a refusal, for requests in progress; in a conflict, for corrections alone.
 const SLOW_RETRY: Duration = Duration::from_secs(1);
 
 /// Corrections are dropped if their calls fail for so long.
@@ -872,7 +872,7 @@ impl Queue {
                 self.wake_all();
             }
             let (since, _) = *self.conflict.get_or_insert_with(|| (now, error.clone()));
-            let only_corrects = !self.has_to_ask() && !self.has_places();
+            let only_corrects = !self.has_to_ask() && self.places_in_use() == 0;
             if only_corrects && now - since > LONGEST_CONFLICT {
                 return self.fail_all(error);
             }

@@ -356,7 +356,9 @@ impl Handle {
             entry.remove();
             self.count.store(queues.len(), Ordering::Release);
             self.load().telemetry.queues(-1.0);
-            if queues.is_empty() {
+            let is_last = queues.is_empty();
+            drop(queues);
+            if is_last {
                 self.dispatcher.idle.notify_waiters();
             }
         }

@@ -43,7 +43,7 @@ pub(super) struct Schedule {
     pub(super) flights: HashMap<u64, Flight>,
     /// The runtimes that have a task, each once. The task of the first one calls the store; the others watch it.
     pub(super) tasks: Vec<runtime::Id>,
-    /// The runtime that was used last. It serves threads without one.
+    /// The runtime on which a task began or ended last. It serves threads without one.
     latest: Option<Runtime>,
     /// When the first task has run last.
     beat: Option<Instant>,
@@ -143,6 +143,7 @@ impl Dispatcher {
         let mut schedule = self.schedule.lock();
         if schedule.is_idle() && schedule.beat.is_none_or(|beat| beat + IDLE <= now) {
             schedule.tasks.retain(|&task| task != runtime);
+            schedule.latest = Some(Runtime::current());
             return Next::End;
         }
         // The end of an earlier task of this runtime may have removed it.

@@ -128,8 +128,8 @@ enum Fault {
     ReadOnly,
     /// The store answers, but not for this key.
     Refuses,
-    /// The slot of the key moves.
-    Conflicts,
+    /// The slot of the key moves, and the calls may be executed or not.
+    Conflicts(bool),
     Silent,
     /// One call blocks its thread for a while.
     Blocks,
@@ -199,9 +199,12 @@ impl Remote {
                 let error = StoreError::new("the value is unrecognized").no_outage();
                 return Box::pin(ready(Err(error)));
             }
-            Fault::Conflicts => {
+            Fault::Conflicts(is_unknown) => {
                 let error = StoreError::new("the slot moves").conflict();
-                return Box::pin(ready(Err(error)));
+                return Box::pin(ready(Err(match is_unknown {
+                    true => error.outcome_unknown(),
+                    false => error,
+                })));
             }
             Fault::Out => {
                 return Box::pin(async move {

@@ -42,7 +42,7 @@ pub fn host() -> Host {
 #[derive(Debug, Clone)]
 #[must_use = "an extractor does nothing until a request is given to it"]
 pub struct Host {
-    /// The result for requests without a host, unless they are refused.
+    /// The result for requests without a host.
     without: Extracted,
 }
 

@@ -29,20 +29,28 @@ fn a_process_that_was_idle_has_returned_its_places_and_corrected_its_costs() {
         runtime.enable_all().build().expect("a runtime")
     };
     let process = async || build(under(&quotas).store(server.store().await));
-    // The runtime of a process ends with its `main`.
-    new().block_on(async {
-        let limiter = process().await;
-        let permit = limiter.acquire("a").cost_of("tokens", 90).await;
-        let (charge, place) = permit.expect("a permit").into_parts();
-        let mut idle = Box::pin(limiter.idle());
-        assert!(poll!(&mut idle).is_pending());
-        charge.settle("tokens", 30).expect("a cost");
-        drop(place);
-        bounded(idle).await;
-    });
-    new().block_on(async {
-        let state = process().await.peek("a").await.expect("a look");
-        assert_eq!(state.remaining_of("tokens"), Some(70));
-        assert_eq!(state.places().map(|it| it.held), Some(0));
-    });
+    for (key, is_idle_later) in [("a", false), ("b", true)] {
+        // The runtime of a process ends with its `main`.
+        let limiter = new().block_on(async {
+            let limiter = process().await;
+            let permit = limiter.acquire(key).cost_of("tokens", 90).await;
+            let (charge, place) = permit.expect("a permit").into_parts();
+            let mut idle = Box::pin(limiter.idle());
+            assert!(poll!(&mut idle).is_pending());
+            charge.settle("tokens", 30).expect("a cost");
+            drop(place);
+            if !is_idle_later {
+                bounded(idle).await;
+            }
+            limiter.clone()
+        });
+        new().block_on(async {
+            if is_idle_later {
+                bounded(limiter.idle()).await;
+            }
+            let state = process().await.peek(key).await.expect("a look");
+            assert_eq!(state.remaining_of("tokens"), Some(70));
+            assert_eq!(state.places().map(|it| it.held), Some(0));
+        });
+    }
 }

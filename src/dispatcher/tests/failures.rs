@@ -165,7 +165,7 @@ async fn in_a_conflict_bounds_hold_and_corrections_alone_are_sent_rarely_and_not
         let (store, handle) = served(policy("10/h"));
         let granted = spawn(&handle, 1).await.unwrap().unwrap();
         pass(2_000).await;
-        store.set(Fault::Conflicts);
+        store.set(Fault::Conflicts(false));
         let start = Instant::now();
         let refused = handle.wait(1, Some(start + SECOND)).unwrap().await;
         assert!(matches!(refused, Err(Refusal::Store(error)) if error.is_conflict()));
@@ -185,6 +185,21 @@ async fn in_a_conflict_bounds_hold_and_corrections_alone_are_sent_rarely_and_not
             (handle.key_count(), store.remaining(&handle)),
             (0, expected)
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_that_nobody_uses_are_given_up_in_a_conflict() {
+    for is_unknown in [false, true] {
+        let (store, handle) = served(policy("3 concurrent lease=10s"));
+        let granted = spawn(&handle, 1).await.unwrap().unwrap();
+        store.set(Fault::Conflicts(is_unknown));
+        drop(granted);
+        pass(1).await;
+        let calls = store.calls();
+        pass(20_000).await;
+        let calls = store.calls() - calls;
+        assert!(calls <= 13 && handle.key_count() == 0, "{calls} calls");
     }
 }
 

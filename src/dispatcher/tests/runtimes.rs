@@ -251,10 +251,13 @@ fn a_request_that_waits_fails_outside_of_a_runtime() {
 }
 
 #[test]
-fn corrections_from_a_thread_without_a_runtime_are_sent_by_the_one_that_was_used_last() {
+fn corrections_from_a_thread_without_a_runtime_are_sent_by_one_that_was_used() {
     let (store, handle) = served(policy("10/h"));
     let runtime = threads(1);
     let granted = runtime.block_on(async { handle.wait(1, None).unwrap().await.unwrap() });
+    let other = threads(1);
+    other.block_on(async { depart(&handle, 1).await.unwrap() });
+    drop(other);
     // The task of the dispatcher ends.
     let begun = std::time::Instant::now();
     while Arc::strong_count(&handle.dispatcher) > 1 {
