@@ -341,9 +341,13 @@ pub(super) async fn loss(seen: &Seen) {
         server.command::<()>(&["DEL", &key]);
     }
     ask().await;
-    assert_eq!(seen.told("another key is in quarantine").len(), 2);
+    let others = seen.told("another key is in quarantine").len();
     let lost = seen.told(MESSAGE);
-    assert_eq!(lost.len(), 2, "{:?}", seen.events());
+    // Each limiter reports both keys. On a busy machine, the second one may expect a longer round trip, and prolong the
+    // quarantine of a key. Then the first one reports the key once more.
+    let all = lost.len() + others;
+    let is_expected = lost.len() >= 2 && others >= 2 && all <= 6;
+    assert!(is_expected, "{:?}", seen.events());
     // A window and a second.
     let rests = lost[0].fields.number("rests");
     assert!((0.2..2.0).contains(&rests), "{rests}");
