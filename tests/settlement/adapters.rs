@@ -30,7 +30,6 @@ async fn reqwest_settles_to_what_the_response_states() {
         .settle(|response: &reqwest::Response| stated(response.headers()))
         .refund_unsent();
     let plain = reqwest::Client::builder().no_proxy();
-    let plain = plain.timeout(Duration::from_millis(200));
     let client = reqwest_middleware::ClientBuilder::new(plain.build().expect("a client"));
     let client = client.with(throttle).build();
     let upstream = Upstream::answering(|number| match number {
@@ -59,7 +58,8 @@ async fn reqwest_settles_to_what_the_response_states() {
     // A connection without an answer: the request may have been sent.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", silent.local_addr().expect("an address"));
-    let error = client.get(&address).send().await.expect_err("no answer");
+    let silence = client.get(&address).timeout(Duration::from_millis(200));
+    let error = silence.send().await.expect_err("no answer");
     assert!(error.is_timeout(), "{error:?}");
     assert_eq!(left(&limiter).await, (7, Some(45)));
 }
