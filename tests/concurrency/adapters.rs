@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use axum::routing::get;
 use http::Version;
 use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
 
-use super::streams::{self, body, streamed};
+use super::streams::{self, body, body_until, streamed};
 use super::{held, wait_for_held};
 use crate::axum_inbound::server::{self, by_client};
 use crate::client::{self, OF_ONE_KEY};
@@ -103,8 +104,12 @@ async fn a_service_of_another_protocol_holds_the_place_until_its_response() {
     assert_eq!(held(&limiter, "a").await, 0);
 }
 
-async fn serve(layer: InboundLayer<key::Header>) -> SocketAddr {
+/// Serves `/MILLIS`, `/empty`, and `/until`, which streams until the semaphore has a permit.
+async fn serve(layer: InboundLayer<key::Header>, ends: &Arc<Semaphore>) -> SocketAddr {
+    let ends = ends.clone();
+    let until = async move || body_until(ends.clone());
     let app = Router::new().route("/{millis}", get(streamed));
+    let app = app.route("/until", get(until));
     server::serve(app.route("/empty", get(async || ())).layer(layer)).await
 }
 
@@ -117,8 +122,9 @@ async fn get_from(server: SocketAddr, path: &str) -> reqwest::Response {
 #[tokio::test]
 async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_client_hangs_up() {
     let limiter = build(under(&["1 concurrent", "600/m"]).name("api"));
-    let server = serve(by_client(&limiter)).await;
-    let streamed = get_from(server, "400").await;
+    let ends = Arc::new(Semaphore::new(0));
+    let server = serve(by_client(&limiter), &ends).await;
+    let streamed = get_from(server, "until").await;
     assert_eq!(streamed.status(), StatusCode::OK);
     assert_eq!(held(&limiter, "a").await, 1);
 
@@ -131,9 +137,11 @@ async fn a_handler_holds_the_place_of_its_client_until_the_body_ends_or_the_clie
     assert!(policy.contains(r#"qu="concurrent-requests""#), "{policy}");
     assert!(limits.contains("r=0"), "{limits}");
 
+    ends.add_permits(1);
     bounded(streamed.bytes()).await.expect("a whole body");
     wait_for_held(&limiter, "a", 0).await;
-    let busy = serve(by_client(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS)).await;
+    let layer = by_client(&limiter).busy_status(StatusCode::TOO_MANY_REQUESTS);
+    let busy = serve(layer, &ends).await;
     let mut streamed = get_from(busy, "60000").await;
     bounded(streamed.chunk()).await.expect("a part");
     let refused = get_from(busy, "0").await;

@@ -7,6 +7,7 @@ use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
 use futures_util::stream;
+use tokio::sync::Semaphore;
 
 use crate::axum_inbound::server::serve;
 use crate::prelude::*;
@@ -32,6 +33,16 @@ pub(super) fn body(lasts: Duration) -> Body {
     let parts = stream::unfold((), move |()| async move {
         sleep(PART).await;
         (Instant::now() < until).then_some((Ok::<_, Infallible>(Bytes::from("part")), ()))
+    });
+    Body::from_stream(parts)
+}
+
+/// A body that ends once the semaphore has a permit.
+pub(super) fn body_until(ends: Arc<Semaphore>) -> Body {
+    let parts = stream::unfold(ends, async |ends| {
+        sleep(PART).await;
+        let goes_on = ends.try_acquire().is_err();
+        goes_on.then_some((Ok::<_, Infallible>(Bytes::from("part")), ends))
     });
     Body::from_stream(parts)
 }
