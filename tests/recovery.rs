@@ -189,9 +189,13 @@ async fn a_server_that_restarts_with_an_old_snapshot() {
 #[tokio::test]
 async fn a_single_key_that_is_lost_while_requests_wait() {
     let (server, window) = (RedisServer::start(), Duration::from_millis(50));
-    let limiters = join_all([(); 3].map(|()| strict(&server))).await;
     let spaced = Quota::new(1, window).algorithm(Algorithm::Spacing);
-    (limiters.iter()).for_each(|it| it.set_quota(spaced).expect("a quota"));
+    // Without a bound: on a busy machine, a process whose requests all gave up would not know the state, and not notice its loss.
+    let limiters = join_all([(); 3].map(async |()| {
+        let builder = Limiter::builder().quota(spaced).recovery(Recovery::Strict);
+        build(builder.store(server.store().await))
+    }))
+    .await;
     let load = Load::of("a", &limiters);
     for round in 0..7 {
         load.goes_on(7).await;
