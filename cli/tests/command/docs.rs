@@ -68,7 +68,7 @@ async fn output_about_keys_matches_the_snapshot() {
     for key in ["a", "list", "b"] {
         spend(&store, under(&["10/h"]), key, 3).await;
     }
-    spend(&store, under(&["5/m gcra burst=5"]).name("z"), "b", 1).await;
+    spend(&store, under(&["5/h gcra burst=5"]).name("z"), "b", 1).await;
     server.command::<()>(&["SET", "throttle:{a}:z", "hello"]);
     server.command::<()>(&["LPUSH", "throttle:{list}:z", "x"]);
     let cases = cases();
