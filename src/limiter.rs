@@ -357,7 +357,7 @@ impl Limiter {
     /// Ends a [pause](Self::pause), and limits that an upstream has announced, in all processes.
     ///
     /// Requests of other processes go on at once where the store notifies them, otherwise within the larger of 1 s and
-    /// a quarter of their expected wait.
+    /// a third of their expected wait.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -43,7 +43,7 @@ impl State {
         let opening = opens(ahead);
         let early = |at: u64| at.saturating_sub(take.horizon / 2);
         let by_process = others.by_process(first);
-        let mut silence = (last_departs - now) / 4;
+        let mut silence = (last_departs - now) / 3;
         if !take.holding.is_notified {
             // If a process ahead is gone, or has cancelled its requests, no departure stays unused.
             let each = by_process.values().copied();

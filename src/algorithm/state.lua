@@ -586,8 +586,8 @@ if operation < 3 then
     local each& = total_cost > 0 and cost& or left[1 + &]
     local <<before&>> = <<0>>
     if competing > 0 then <<before&>> = ahead(first, total_granted) end
-    -- A process that waits calls at the latest after a quarter of the expected wait, or a second if that is longer.
-    local silence = (departs - now) / 4
+    -- A process that waits calls at the latest after a third of the expected wait, or a second if that is longer.
+    local silence = (departs - now) / 3
     silence = silence > @LONGEST_SILENCE and silence - silence % 1 or @LONGEST_SILENCE
     -- A process that ends takes all its lanes with it.
     if common.has_lanes then common.in_lanes& = {} end

@@ -22,7 +22,7 @@ pub(crate) async fn keeps_all(connect: impl AsyncFn() -> RedisStore) {
 
 pub(crate) async fn keeps_these(stores: &[RedisStore; 2]) {
     store_contract(async || stores[0].clone()).await;
-    // Without a nudge, the end of this pause would be noticed after a quarter of it.
+    // Without a nudge, the end of this pause would be noticed after a third of it.
     pauses_reach_all(stores, 30 * LONG).await;
     cancelled_requests_hold_up_no_process(stores).await;
 }
@@ -61,7 +61,7 @@ async fn cancelled_requests_hold_up_no_process(stores: &[RedisStore; 2]) {
     let waiting = tokio::spawn(last.acquire("cancelled"));
     sleep(SECOND).await;
     cancelled.shutdown().await;
-    // Without a nudge, it would call after a quarter of its wait.
+    // Without a nudge, it would call after a third of its wait.
     let departed = timeout(LONG / 2, waiting).await.expect("in time");
     departed.expect("no panic").expect("a permit");
 }
