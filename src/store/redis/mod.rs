@@ -198,13 +198,24 @@ impl Store for RedisStore {
         set.arg("XX").arg("PX").arg(1);
         Box::pin(async move {
             this.resume_subscription();
-            let reading = match this.read_clock(&unused, write).await {
-                // The slot moves, so that another server has answered than the one that read the clock.
-                Err(error) if error.is_conflict() => {
-                    this.read_clock(&unused, Pipeline::new()).await?
-                }
-                reading => reading?,
+            let deadline = this.call_deadline();
+            // Without scripts, each call needs a connection of its own, which a server may refuse.
+            let exclusive = match this.scripting {
+                true => None,
+                false => Some(servers::exclusive(&this.servers, &unused, deadline).await?),
             };
+            let servers: &dyn Topology = match &exclusive {
+                Some(connection) => connection,
+                None => &*this.servers,
+            };
+            let reading = match this.read::<Value>(servers, &unused, write, deadline).await {
+                // The slot moves, so that another server has answered than the one that read the clock.
+                Err(error) if error.is_conflict() => this.read_clock(&unused).await?,
+                read => read?.1,
+            };
+            if let Some(connection) = exclusive {
+                connection.release();
+            }
             Ok(reading.answered(Vec::new()))
         })
     }
@@ -291,7 +302,7 @@ impl RedisStore {
                 if let Some(error) = worst {
                     return Err(error.clone());
                 }
-                self.read_clock(name, Pipeline::new()).await?
+                self.read_clock(name).await?
             }
         };
         Ok(at.answered(answers))
@@ -304,9 +315,9 @@ impl RedisStore {
         }
     }
 
-    /// Sends commands whose answers do not matter, unless they are errors, and then reads the clock.
-    async fn read_clock(&self, name: &str, commands: Pipeline) -> Result<Reading, StoreError> {
-        let read = self.read::<Value>(&*self.servers, name, commands, self.call_deadline());
+    async fn read_clock(&self, name: &str) -> Result<Reading, StoreError> {
+        let (servers, none) = (&*self.servers, Pipeline::new());
+        let read = self.read::<Value>(servers, name, none, self.call_deadline());
         read.await.map(|(_, reading)| reading)
     }
 

@@ -146,6 +146,30 @@ async fn a_server_that_refuses_writes_fails_a_ping() {
     assert_eq!(server.command::<u64>(&["DBSIZE"]), 0);
 }
 
+/// Its answers on the shared connection would end the outage at once, too.
+#[tokio::test]
+async fn a_server_that_refuses_a_connection_for_a_transaction_fails_a_ping() {
+    let server = RedisServer::start();
+    let (store, key) = (store(&server), Key::new("a"));
+    store.ping(&key).await.unwrap();
+    let mut other = server.client().get_connection().unwrap();
+    let mut let_in = |most: u64| {
+        let mut config = redis::cmd("CONFIG");
+        let set = config.arg("SET").arg("maxclients").arg(most);
+        set.exec(&mut other).unwrap();
+    };
+    // The shared connection, and this one.
+    let_in(2);
+    let plain = store.clone().scripting(false).unwrap();
+    let error = plain.ping(&key).await.unwrap_err();
+    assert!(error.is_outage(), "{error:?}");
+    store.ping(&key).await.unwrap();
+    let_in(100);
+    plain.ping(&key).await.unwrap();
+    let answered = plain.call(vec![call("a", "1/m")]).await.unwrap();
+    assert_eq!(answered.answers[0].as_ref().unwrap().granted(), 1);
+}
+
 /// Otherwise strict recovery would take it for another server for as long as the new connection lasts.
 #[tokio::test]
 async fn a_server_that_is_busy_is_out_and_keeps_its_number() {
