@@ -43,7 +43,7 @@ pub(super) struct Schedule {
     pub(super) flights: HashMap<u64, Flight>,
     /// The runtimes that have a task, each once. The task of the first one calls the store; the others watch it.
     pub(super) tasks: Vec<runtime::Id>,
-    /// The runtime on which a task began or ended last. It serves threads without one.
+    /// The runtime on which a task has ended last. It serves threads without one.
     latest: Option<Runtime>,
     /// When the first task has run last.
     beat: Option<Instant>,
@@ -126,7 +126,6 @@ impl Dispatcher {
                 return;
             }
             schedule.tasks.push(id);
-            schedule.latest = Some(runtime.clone());
             (runtime, id)
         };
         let task = Task {

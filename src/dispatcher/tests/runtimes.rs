@@ -254,22 +254,28 @@ fn a_request_that_waits_fails_outside_of_a_runtime() {
 
 #[test]
 fn corrections_from_a_thread_without_a_runtime_are_sent_by_one_that_was_used() {
-    let (store, handle) = served(policy("10/h"));
-    let runtime = threads(1);
-    let granted = runtime.block_on(async { handle.wait(1, None).unwrap().await.unwrap() });
-    let other = threads(1);
-    other.block_on(async { depart(&handle, 1).await.unwrap() });
-    drop(other);
-    // The task of the dispatcher ends.
-    let begun = std::time::Instant::now();
-    while Arc::strong_count(&handle.dispatcher) > 1 {
-        assert!(begun.elapsed() < LONG);
-        thread::sleep(Duration::from_millis(1));
-    }
-    let calls = store.calls();
-    handle.forfeit(&key(), granted);
-    while store.calls() == calls {
-        assert!(begun.elapsed() < LONG);
-        thread::sleep(Duration::from_millis(1));
+    for ends_before in [false, true] {
+        let (store, handle) = served(policy("10/h"));
+        let begun = std::time::Instant::now();
+        let wait_until = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < LONG);
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let is_ended = || Arc::strong_count(&handle.dispatcher) == 1;
+        let runtime = threads(1);
+        let granted = runtime.block_on(async { handle.wait(1, None).unwrap().await.unwrap() });
+        if ends_before {
+            wait_until(&is_ended);
+        }
+        let other = threads(1);
+        other.block_on(async { depart(&handle, 1).await.unwrap() });
+        drop(other);
+        // The task of the dispatcher ends.
+        wait_until(&is_ended);
+        let calls = store.calls();
+        handle.forfeit(&key(), granted);
+        wait_until(&|| store.calls() > calls);
     }
 }
