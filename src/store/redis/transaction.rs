@@ -124,7 +124,7 @@ impl RedisStore {
             Err(error) if is_reused && error.is_outage() && Instant::now() < deadline => {
                 return Ok(Continue(None));
             }
-            // The slot moves. The connection may still watch the key. Then the next transaction on it is tried again.
+            // The slot moves. The connection may still watch the key, until the `EXEC` above begins the next attempt on it.
             Err(error) if error.is_conflict() && !error.is_outcome_unknown() => {
                 if let Some(connection) = exclusive {
                     connection.release();
