@@ -118,7 +118,7 @@ impl Telemetry {
 
     /// The permit of a request that has ended is given back.
     pub(crate) fn forfeited(&self, turn: &Turn) {
-        meter!(self.meters.forfeited(turn));
+        meter!((self.meters.costs(turn)).for_each(|(unit, cost)| unit.refunded.increment(cost)));
     }
 
     /// The costs of a departed request were corrected, in these units.
@@ -295,7 +295,13 @@ impl StoreTelemetry {
         } else {
             event!(DEBUG "another shard of the store is out": policy, shard, error, cause);
         }
-        meter!(self.meters.out(others));
+        meter!({
+            if others == 0 {
+                self.meters.outages.increment(1);
+            }
+            self.meters.added.fetch_add(1, Ordering::Relaxed);
+            self.meters.shards_out.increment(1.0);
+        });
     }
 
     /// A shard is back after so long, and so many others are out.
@@ -306,7 +312,10 @@ impl StoreTelemetry {
         } else {
             event!(DEBUG "a shard of the store is back, and others are out": policy, shard, lasted);
         }
-        meter!(self.meters.back());
+        meter!({
+            self.meters.added.fetch_sub(1, Ordering::Relaxed);
+            self.meters.shards_out.decrement(1.0);
+        });
     }
 
     /// The store's clock was set forward by so many seconds, or back if that is below 0.
@@ -322,12 +331,29 @@ impl StoreTelemetry {
         result: &Result<T, StoreError>,
         took: Duration,
     ) {
-        meter!(self.meters.called(operation, keys, result, took));
+        let nth = match result {
+            Ok(_) => 0,
+            Err(error) if error.is_outage() => 1,
+            Err(_) => 2,
+        };
+        let operation = operation as usize;
+        meter!({
+            self.meters.calls[operation][nth].increment(1);
+            self.meters.latency[operation].record(took);
+            if keys > 0 {
+                self.meters.keys_per_call.record(keys as f64);
+            }
+        });
     }
 
     /// A call asks for so many requests, and gives so many departures back.
     pub(crate) fn asked(&self, requests: u64, returned: usize) {
-        meter!(self.meters.asked(requests, returned));
+        meter!({
+            if requests > 0 {
+                self.meters.requests_per_call.record(requests as f64);
+            }
+            self.meters.returned.increment(returned as u64);
+        });
     }
 }
 

@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, NoopRecorder, SharedString, with_recorder};
 use smallvec::SmallVec;
 
+use super::Outcome;
 use super::outcome::OUTCOMES;
 use super::table::{self, describe};
-use super::{Operation, Outcome};
-use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::Mutex;
 use crate::policy::Policy;
@@ -55,10 +54,10 @@ const OTHER_SHARES: &str = "(others)";
 
 /// The metrics of one unit.
 #[derive(Debug)]
-struct UnitMeters {
+pub(super) struct UnitMeters {
     name: &'static str,
     spent: Counter,
-    refunded: Counter,
+    pub(super) refunded: Counter,
     debt: Counter,
 }
 
@@ -128,7 +127,7 @@ impl Meters {
 
     /// The costs of a departure. The quotas may have counted other units when it was granted.
     #[inline]
-    fn costs(&self, turn: &Turn) -> impl Iterator<Item = (&UnitMeters, u64)> {
+    pub(super) fn costs(&self, turn: &Turn) -> impl Iterator<Item = (&UnitMeters, u64)> {
         let costs = turn.counters.units.iter().zip(turn.units.0);
         costs.filter_map(|(name, cost)| {
             let unit = self.units.iter().find(|it| it.name == *name);
@@ -178,12 +177,6 @@ impl Meters {
         });
     }
 
-    /// A permit is given back.
-    pub(super) fn forfeited(&self, turn: &Turn) {
-        let costs = self.costs(turn);
-        costs.for_each(|(unit, cost)| unit.refunded.increment(cost));
-    }
-
     /// The cost of a departed request was corrected in a unit.
     pub(super) fn corrected(&self, unit: &str, difference: i64) {
         if let Some(unit) = self.units.iter().find(|it| it.name == unit) {
@@ -216,19 +209,19 @@ impl Meters {
 /// The metrics of a limiter's store.
 #[derive(Debug)]
 pub(super) struct StoreMeters {
-    outages: Counter,
-    shards_out: Gauge,
+    pub(super) outages: Counter,
+    pub(super) shards_out: Gauge,
     /// The part of the gauge that is this limiter's, as others share it.
-    added: AtomicU32,
+    pub(super) added: AtomicU32,
     /// By operation, then by result.
-    calls: [[Counter; 3]; OPERATIONS.len()],
-    latency: [Histogram; OPERATIONS.len()],
-    requests_per_call: Histogram,
-    keys_per_call: Histogram,
-    returned: Counter,
+    pub(super) calls: [[Counter; 3]; OPERATIONS.len()],
+    pub(super) latency: [Histogram; OPERATIONS.len()],
+    pub(super) requests_per_call: Histogram,
+    pub(super) keys_per_call: Histogram,
+    pub(super) returned: Counter,
 }
 
-/// The names of the operations, in the order of [`Operation`].
+/// The names of the operations, in the order of [`Operation`](super::Operation).
 const OPERATIONS: [&str; 4] = ["take", "control", "peek", "ping"];
 
 impl StoreMeters {
@@ -258,46 +251,6 @@ impl StoreMeters {
                 returned: table::RETURNED.counter(recorder, values),
             }
         })
-    }
-
-    pub(super) fn out(&self, others: usize) {
-        if others == 0 {
-            self.outages.increment(1);
-        }
-        self.added.fetch_add(1, Ordering::Relaxed);
-        self.shards_out.increment(1.0);
-    }
-
-    pub(super) fn back(&self) {
-        self.added.fetch_sub(1, Ordering::Relaxed);
-        self.shards_out.decrement(1.0);
-    }
-
-    pub(super) fn called<T>(
-        &self,
-        operation: Operation,
-        keys: usize,
-        result: &Result<T, StoreError>,
-        took: Duration,
-    ) {
-        let nth = match result {
-            Ok(_) => 0,
-            Err(error) if error.is_outage() => 1,
-            Err(_) => 2,
-        };
-        let operation = operation as usize;
-        self.calls[operation][nth].increment(1);
-        self.latency[operation].record(took);
-        if keys > 0 {
-            self.keys_per_call.record(keys as f64);
-        }
-    }
-
-    pub(super) fn asked(&self, requests: u64, returned: usize) {
-        if requests > 0 {
-            self.requests_per_call.record(requests as f64);
-        }
-        self.returned.increment(returned as u64);
     }
 }
 
