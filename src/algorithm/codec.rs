@@ -468,7 +468,13 @@ impl State {
                 }
                 Tally::Concurrent(it) => {
                     let holders = tail.list(entries.count, HOLDER)?;
-                    it.holders = holders.map(Holder::from).collect();
+                    let holders = holders.map(|[process, until, number, units]| Holder {
+                        process,
+                        until,
+                        number,
+                        units: units as u32,
+                    });
+                    it.holders = holders.collect();
                 }
                 _ => {}
             }
@@ -511,17 +517,6 @@ impl Entries {
             window.log.push_back(Entry { recorded, units });
         }
         Ok(())
-    }
-}
-
-impl From<[u64; 4]> for Holder {
-    fn from([process, until, number, units]: [u64; 4]) -> Self {
-        Self {
-            process,
-            until,
-            number,
-            units: units as u32,
-        }
     }
 }
 
