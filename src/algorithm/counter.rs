@@ -117,7 +117,10 @@ impl Counter {
         let size = Size { units, span };
         let tally = match quota.counted_by() {
             SlidingLog => Tally::Window(Window::new(size)),
-            SlidingBuckets { buckets } => Tally::Window(Window::with_buckets(size, buckets)),
+            SlidingBuckets { buckets } => {
+                // Departures within one bucket are counted together, at its end.
+                Tally::Window(Window::with_grain(size, span.div_ceil(buckets.into())))
+            }
             FixedWindow { start } => Tally::Fixed(Fixed {
                 aligned: start == WindowStart::Clock,
                 ..Fixed::default()

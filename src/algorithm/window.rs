@@ -45,12 +45,8 @@ impl Window {
         Self::with_grain(size, grain)
     }
 
-    /// Departures within one of so many parts of the window are counted together, at its end.
-    pub(crate) fn with_buckets(size: Size, buckets: u32) -> Self {
-        Self::with_grain(size, size.span.div_ceil(buckets.into()))
-    }
-
-    fn with_grain(size: Size, grain: u64) -> Self {
+    /// Recorded times are rounded up to multiples of this grain.
+    pub(super) fn with_grain(size: Size, grain: u64) -> Self {
         let mut this = Self {
             grain,
             ..Self::default()
