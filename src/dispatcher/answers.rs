@@ -222,7 +222,6 @@ impl Dispatcher {
         sent.queue.report_lost(lost);
         // A place may be released at any time.
         if !sent.is_fallback
-            && self.embedded.is_none()
             && answer.lease.is_none()
             && let Some((cost, expected)) = refused
         {
