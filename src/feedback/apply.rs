@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Timeout, sleep, timeout};
 
 use crate::algorithm::Command;
+use crate::backoff;
 use crate::feedback::Advice;
 use crate::guard::micros;
 use crate::permit::Permit;
@@ -22,7 +23,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(100);
 /// Unless few requests remain, the store learns how many at most this often.
 const SELDOM: Duration = Duration::from_millis(100);
 
-/// The pause after a call that failed; it doubles with each.
+/// The pauses after calls that have failed.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -108,8 +109,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let (is_embedded, handle, key) = (handle.is_embedded(), handle.clone(), key.clone());
     let mut sending = Box::pin(async move {
         for (name, units, time) in news {
-            let mut pause = FIRST_PAUSE;
-            loop {
+            for attempt in 1.. {
                 let left = time.saturating_sub(begun.elapsed());
                 // The quotas may have changed.
                 let position = |name| handle.policy().units().iter().position(|it| *it == name);
@@ -123,8 +123,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
                 if is_over || handle.control(&key, command).await.is_ok() || units > 0 {
                     break;
                 }
-                sleep(pause).await;
-                pause = LONGEST_PAUSE.min(pause * 2);
+                sleep(backoff::before(attempt, FIRST_PAUSE, LONGEST_PAUSE)).await;
             }
         }
     });
