@@ -137,18 +137,15 @@ impl Rules {
     /// # Ok::<_, tower_throttle::rules::RulesError>(())
     /// ```
     pub fn warnings(&self) -> Vec<Warning> {
-        let places = 0..self.len();
-        places.filter_map(|place| self.warning(place)).collect()
-    }
-
-    fn warning(&self, place: usize) -> Option<Warning> {
-        let (before, rest) = self.0.split_at(place);
-        let rule = &rest.first()?.conditions;
-        let by = before.iter().position(|it| it.conditions.cover(rule))?;
-        Some(Warning {
-            rule: self.rule_ref(place),
-            by: self.rule_ref(by),
-        })
+        let warnings = self.0.iter().enumerate().filter_map(|(place, rule)| {
+            let mut before = self.0[..place].iter();
+            let by = before.position(|it| it.conditions.cover(&rule.conditions))?;
+            Some(Warning {
+                rule: self.rule_ref(place),
+                by: self.rule_ref(by),
+            })
+        });
+        warnings.collect()
     }
 }
 
