@@ -251,10 +251,8 @@ impl RedisStore {
 
     /// Sends calls to the server that holds their Redis keys, and reads its clock.
     async fn call_all(&self, calls: &[NamedCall]) -> Result<Answered, StoreError> {
-        let (name, deadline) = (
-            calls.first().map_or("", |it| &it.name),
-            self.call_deadline(),
-        );
+        let name = calls.first().map_or("", |it| &it.name);
+        let deadline = self.call_deadline();
         self.resume_subscription();
         let mut results = match self.scripting {
             true => self.run_scripts(calls, deadline).await?,
@@ -267,10 +265,9 @@ impl RedisStore {
         }))
         .await;
         let mut at: Option<Reading> = None;
-        let mut answers: Vec<Result<Taken, StoreError>> = Vec::with_capacity(calls.len());
         let mut nudges = Pipeline::new();
         let results = calls.iter().zip(results.into_iter().flatten());
-        answers.extend(results.map(|(named, result)| {
+        let answers = results.map(|(named, result)| {
             let (answer, read) = result?;
             at = Some(at.map_or(read, |at| at.and(read)));
             for nudge in named.call.nudges(&answer) {
@@ -278,7 +275,8 @@ impl RedisStore {
                 nudges.cmd("PUBLISH").arg(channel).arg(nudge.encode());
             }
             Ok(answer)
-        }));
+        });
+        let answers: Vec<Result<Taken, StoreError>> = answers.collect();
         if !nudges.is_empty() {
             let (servers, name) = (self.servers.clone(), name.to_owned());
             // Transactions may have waited for their turns.
