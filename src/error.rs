@@ -120,7 +120,6 @@ impl StoreError {
     }
 
     /// Marks the URL as invalid: [no outage](Self::no_outage).
-    #[cfg(feature = "redis")]
     pub(crate) fn invalid_url(mut self) -> Self {
         self.kind = Kind::InvalidUrl;
         self

@@ -227,7 +227,6 @@ impl Policy {
     }
 
     /// This policy, with its logs stored as these counters store theirs; `None` if they count differently.
-    #[cfg(feature = "redis")]
     pub(crate) fn stored_like(&self, counters: &[Counter]) -> Option<Self> {
         are_alike(&self.counters, counters).then(|| {
             let mut policy = self.clone();

@@ -33,7 +33,6 @@ pub enum Priority {
 
 impl Priority {
     /// The names of all levels, the highest first.
-    #[cfg(feature = "metrics")]
     pub(crate) const NAMES: [&str; 5] = ["highest", "high", "normal", "low", "lowest"];
 
     /// The level, 0 for the highest.
@@ -42,7 +41,6 @@ impl Priority {
     }
 
     /// The priority of a level.
-    #[cfg(feature = "redis")]
     pub(crate) fn of_level(level: u64) -> Self {
         let levels = [Self::Highest, Self::High, Self::Normal, Self::Low];
         levels.get(level as usize).copied().unwrap_or(Self::Lowest)

@@ -392,7 +392,6 @@ impl Queue {
     }
 
     /// How much was left at the latest answer, if it arrived later than that.
-    #[cfg(feature = "tower")]
     pub(crate) fn remaining_since(&self, since: Option<Instant>) -> Option<Remaining> {
         (self.latest_at > since).then_some(self.latest.remaining)
     }

@@ -9,7 +9,6 @@ mod unit;
 use std::time::Duration;
 
 pub use self::algorithm::{Algorithm, WindowStart};
-#[cfg(any(feature = "serde", feature = "tower"))]
 pub(crate) use self::text::parse_duration;
 pub(crate) use self::unit::{
     CONCURRENT, MOST_UNITS, REQUESTS, UnitNames, interned as interned_units, parse as parse_unit,

@@ -129,7 +129,6 @@ impl Telemetry {
     }
 
     /// The cost that a response states cannot be charged. Emits one event.
-    #[cfg(feature = "tower")]
     pub(crate) fn unsettled(&self, key: &Key, error: &dyn std::error::Error) {
         if !self.has_left_unsettled.swap(true, Ordering::Relaxed) {
             let (policy, key, error) = (&*self.policy, key.as_str(), error.to_string());
@@ -358,20 +357,17 @@ impl StoreTelemetry {
 }
 
 /// A response has a malformed header.
-#[cfg(feature = "tower")]
 pub(crate) fn malformed(header: &str) {
     event!(WARN "a response states a limit in a malformed header, which is ignored": header);
 }
 
 /// A connection to Redis has taken the place of another.
-#[cfg(feature = "redis")]
 pub(crate) fn reconnected() {
     event!(INFO "a connection to redis was replaced");
     meter!(meters::reconnected());
 }
 
 /// Nudges arrive on this channel from now on, or no longer.
-#[cfg(feature = "redis")]
 pub(crate) fn subscribed(channel: &str, is_subscribed: bool) {
     if is_subscribed {
         event!(INFO "nudges arrive": channel);

@@ -64,7 +64,6 @@ const HAS_TAGS: u64 = 16;
 const HAS_RINGS: u64 = 32;
 
 /// The length of the head, without and with rings.
-#[cfg(feature = "redis")]
 pub(crate) const HEADS: [usize; 2] = [14, 22];
 
 /// Flag in the length of an announcement: requests wait.
@@ -123,7 +122,6 @@ impl Counter {
     }
 
     /// The terms of the quota for the scripts: its kind and numbers as in the value, and for a sliding window the grain (7).
-    #[cfg(feature = "redis")]
     pub(crate) fn encode_terms(&self, out: &mut Writer) {
         self.encode_quota(out);
         if let Tally::Window(window) = &self.tally {

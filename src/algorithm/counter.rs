@@ -211,7 +211,6 @@ impl Counter {
     }
 
     /// Stores the log as the other counter stores its own.
-    #[cfg(feature = "redis")]
     pub(crate) fn store_like(&mut self, stored: &Self) {
         if let (Tally::Window(it), Tally::Window(stored)) = (&mut self.tally, &stored.tally) {
             it.has_ring = stored.has_ring;

@@ -3,10 +3,9 @@
 //! All times are whole microseconds on the store's clock. The scripts in Lua beside these files do the same on the
 //! encoded value.
 
-#[cfg(feature = "redis")]
-pub(crate) use self::codec::{Amounts, HEADS, unit_names};
 pub(crate) use self::{
     call::{Attempt, Origin, Recorded, Times},
+    codec::{Amounts, HEADS, unit_names},
     concurrent::Concurrent,
     counter::{Counter, Tally, are_alike, number_units},
     demand::Announcement,
@@ -51,7 +50,6 @@ use self::counter::{Algorithm, Size};
 const LONGEST_SPAN: u64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
 
 /// The times and other numbers that the scripts share, by their marks.
-#[cfg(feature = "redis")]
 pub(crate) const CONSTANTS: [(&str, u64); 18] = [
     ("@DEPART_WITHIN", call::OTHERS_DEPART_WITHIN),
     ("@LATE", demand::LATE),

@@ -580,7 +580,6 @@ impl Handle {
     }
 
     /// How much of a unit was left at the answers for this key since then.
-    #[cfg(feature = "tower")]
     pub(crate) fn least_remaining(&self, key: &Key, unit: &str, since: Option<Instant>) -> u32 {
         let lanes = self.lanes(key);
         let left = lanes

@@ -260,7 +260,6 @@ impl Drop for StoreMeters {
     }
 }
 
-#[cfg(feature = "redis")]
 pub(super) fn reconnected() {
     with_recorder(|recorder| table::RECONNECTS.counter(recorder, &[]).increment(1));
 }

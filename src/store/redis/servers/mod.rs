@@ -23,7 +23,6 @@ use crate::store::StoreError;
 
 #[cfg(feature = "redis-cluster")]
 pub(crate) use self::cluster::{cluster, cluster_at};
-#[cfg(feature = "redis-1")]
 pub(crate) use self::connection::send;
 pub(crate) use self::errors::{moved, refused};
 pub(crate) use self::node::exclusive;
