@@ -30,15 +30,16 @@ pub struct Policy {
     /// Every request reads it.
     lease: Option<Duration>,
     pub(crate) label: Arc<str>,
-    unit_names: UnitNames,
+    /// The names of the units that the quotas count, requests first.
+    pub(crate) units: UnitNames,
     /// The most that one request may cost in each unit.
-    largest_costs: Costs,
+    pub(crate) largest_costs: Costs,
     /// The cost of a request that names none; `None` if it can never depart.
     default_costs: Option<Costs>,
     /// The quotas, with nothing recorded.
-    counters: SmallVec<[Counter; 1]>,
-    /// Policies of the same number have the same counters.
-    number: u64,
+    pub(crate) counters: SmallVec<[Counter; 1]>,
+    /// Policies of the same number have the same counters. A state that has continued under one need not do so again.
+    pub(crate) number: u64,
     /// Everything departs, uncounted.
     pub(crate) is_exempt: bool,
     /// The policy that holds instead while the store is out, if anything departs then.
@@ -111,14 +112,9 @@ impl Policy {
         self.largest_costs.0[0]
     }
 
-    /// The most that one request may cost in each unit.
-    pub(crate) fn largest_costs(&self) -> Costs {
-        self.largest_costs
-    }
-
     /// Whether the quotas count something else than requests.
     pub(crate) fn has_units(&self) -> bool {
-        self.unit_names != [REQUESTS]
+        self.units != [REQUESTS]
     }
 
     /// The lease of the places, if the quotas limit how many requests are in progress.
@@ -129,11 +125,6 @@ impl Policy {
     /// The treatment of work whose place is lost.
     pub fn lost(&self) -> Lost {
         self.parts.lost
-    }
-
-    /// The names of the units that the quotas count, requests first.
-    pub(crate) fn units(&self) -> UnitNames {
-        self.unit_names
     }
 
     /// The cost of a request in each unit, or the reason why it can never depart.
@@ -150,18 +141,18 @@ impl Policy {
         if self.is_exempt {
             return Ok(Costs::from(1));
         }
-        let known = |name| self.unit_names.contains(&name);
+        let known = |name| self.units.contains(&name);
         if let Some((name, _)) = cost.each().find(|&(name, cost)| {
             // Each request is a request, also where tokens alone are counted.
             !known(name) && (name, cost) != (REQUESTS, 1)
         }) {
-            let units = self.unit_names.join(", ");
+            let units = self.units.join(", ");
             return Err(format!(
                 "the request names a cost in {name}, and the quotas count {units}"
             ));
         }
         let mut costs = Costs::default();
-        for (nth, name) in self.unit_names.iter().enumerate() {
+        for (nth, name) in self.units.iter().enumerate() {
             let units = cost.of_unit(name).or_else(|| self.default_cost_of(name));
             let units = units.or(otherwise).ok_or_else(|| {
                 format!("the request names no cost in {name}, and the quota has no default cost")
@@ -235,16 +226,6 @@ impl Policy {
             policy.number = next_number();
             policy
         })
-    }
-
-    /// The quotas, with nothing recorded.
-    pub(crate) fn counters(&self) -> &[Counter] {
-        &self.counters
-    }
-
-    /// A state that has continued under a policy of this number need not do so again.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 }
 

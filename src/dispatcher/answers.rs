@@ -71,7 +71,7 @@ impl SentCall {
             next_call,
             lease,
             standing: Standing {
-                remaining: Remaining::new(self.policy.units(), taken.remaining),
+                remaining: Remaining::new(self.policy.units, taken.remaining),
                 reset: Some(offset.latest(taken.reset)),
                 expected: None,
                 overtakes: taken.overtakes,

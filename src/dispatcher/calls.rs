@@ -167,7 +167,7 @@ impl Dispatcher {
             *number = self.next_number();
         }
         let number = *number;
-        let largest = policy.largest_costs();
+        let largest = policy.largest_costs;
         let mut asked = locked.begin_call(number, &largest, outage, clock.arrived());
         asked.holding.is_notified = self.store.is_subscribed();
         let flow = queue.flow();

@@ -180,7 +180,7 @@ impl Handle {
         let local = |time: u64| now + Duration::from_micros(time.saturating_sub(at));
         let Some(recorded) = attempt.recorded else {
             return Some(Err(Standing {
-                remaining: Remaining::new(policy.units(), attempt.remaining),
+                remaining: Remaining::new(policy.units, attempt.remaining),
                 reset: Some(local(attempt.reset)),
                 expected: Some(local(attempt.earliest)),
                 overtakes: false,
@@ -196,7 +196,7 @@ impl Handle {
         };
         Some(Ok(Granted {
             turn,
-            remaining: Remaining::new(policy.units(), attempt.remaining),
+            remaining: Remaining::new(policy.units, attempt.remaining),
             reset: attempt.reset.saturating_sub(at),
             position,
             waited: now - position.arrival.at,
@@ -497,13 +497,13 @@ impl Handle {
         {
             let (store, operation) = (&self.dispatcher.fallback.store, Operation::Take(take));
             let (now, taken) = store.apply(key, policy, &operation, Instant::now());
-            return Ok(Snapshot::of(&taken?, policy.units(), now));
+            return Ok(Snapshot::of(&taken?, policy.units, now));
         }
         for queue in self.lanes(key) {
             let settlements = &mut take.corrections.settlements;
             settlements.extend_from_slice(queue.lock().settlements());
         }
-        let (key, units) = (key.clone(), policy.units());
+        let (key, units) = (key.clone(), policy.units);
         let call = Call {
             key,
             policy,
@@ -616,7 +616,7 @@ impl Current {
         number: u64,
         before: Option<&Self>,
     ) -> Self {
-        let (units, key_labels) = (policy.units(), dispatcher.telemetry.key_labels);
+        let (units, key_labels) = (policy.units, dispatcher.telemetry.key_labels);
         let before = before.map(|it| &it.telemetry);
         Self {
             telemetry: Telemetry::new(key_labels, &policy, before),

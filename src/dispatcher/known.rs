@@ -139,7 +139,7 @@ impl Seen {
             // Other processes may have seen departures, by the clock as it was before.
             None => sets.last.is_some_and(|last| {
                 let quarantine =
-                    Take::default().quarantine(policy.counters(), policy.buffer_micros());
+                    Take::default().quarantine(&policy.counters, policy.buffer_micros());
                 last.elapsed() < Duration::from_micros(quarantine)
             }),
         };

@@ -57,14 +57,14 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
     let mut wait = advice.wait().unwrap_or_default();
     let mut news = SmallVec::<[_; 2]>::new();
     for (name, units, time) in advice.allowances() {
-        let Some(unit) = policy.units().iter().position(|unit| *unit == name) else {
+        let Some(unit) = policy.units.iter().position(|unit| *unit == name) else {
             if units == 0 && name != CONCURRENT {
                 // Any request may cost something in this unit.
                 wait = wait.max(time);
             }
             continue;
         };
-        let name = policy.units()[unit];
+        let name = policy.units[unit];
         let left_then = remaining.of(name).unwrap_or(u32::MAX);
         let refill = shortest_refill(&policy, name);
         // The upstream also counts the requests that have departed since.
@@ -72,7 +72,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
         let is_news = match units {
             // If the requests of this limiter may use the upstream's places, its own limit is enough.
             _ if name == CONCURRENT => {
-                let others_use_them = units == 0 && left() > policy.largest_costs().0[unit] / 2;
+                let others_use_them = units == 0 && left() > policy.largest_costs.0[unit] / 2;
                 others_use_them && handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM)
             }
             0 => {
@@ -82,7 +82,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             }
             _ => {
                 is_less(unit, units, time, &policy, left)
-                    && (units <= policy.largest_costs().0[unit] / 16
+                    && (units <= policy.largest_costs.0[unit] / 16
                         || handle.announces(key, Some(name), Duration::ZERO, begun - SELDOM))
             }
         };
@@ -112,7 +112,7 @@ pub(crate) fn apply(permit: &Permit, advice: &Advice) -> Option<Applying> {
             for attempt in 1.. {
                 let left = time.saturating_sub(begun.elapsed());
                 // The quotas may have changed.
-                let position = |name| handle.policy().units().iter().position(|it| *it == name);
+                let position = |name| handle.policy().units.iter().position(|it| *it == name);
                 let unit = match name.map(position) {
                     Some(None) => break,
                     unit => unit.flatten(),
@@ -159,10 +159,10 @@ fn is_less(
     policy: &Policy,
     remaining: impl FnOnce() -> u32,
 ) -> bool {
-    if left / 2 >= policy.largest_costs().0[unit] {
+    if left / 2 >= policy.largest_costs.0[unit] {
         return false;
     }
-    let name = policy.units()[unit];
+    let name = policy.units[unit];
     let quotas = policy.quotas().iter();
     let quotas = quotas.filter(|quota| quota.unit_name() == name);
     let expected = quotas.map(|quota| {

@@ -161,7 +161,7 @@ impl Limiter {
         let mut costs = options.cost.unwrap_or_default();
         if self.live().is_some() {
             // The rule may count fewer units than others.
-            costs = costs.within(handle.policy().units());
+            costs = costs.within(handle.policy().units);
         }
         if let (None, Some(cost)) = (costs.of_unit(REQUESTS), cost) {
             costs.set(REQUESTS, cost);

@@ -164,9 +164,9 @@ impl PolicyParts {
             )
         });
         let mut counters: SmallVec<_> = sorted.iter().map(Counter::new).collect();
-        let unit_names = interned_units(&number_units(&mut counters));
+        let units = interned_units(&number_units(&mut counters));
         let mut largest_costs = Costs::default();
-        for (most, unit) in largest_costs.0.iter_mut().zip(unit_names) {
+        for (most, unit) in largest_costs.0.iter_mut().zip(units) {
             let alike = self.quotas.iter().filter(|it| it.unit_name() == *unit);
             *most = alike.map(Quota::largest_cost).min().unwrap_or(0);
         }
@@ -176,7 +176,7 @@ impl PolicyParts {
                 None => label(&self.quotas).into(),
             },
             lease: (self.quotas.iter().find(is_concurrent)).map(Quota::window),
-            unit_names,
+            units,
             largest_costs,
             counters,
             default_costs: None,
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(low.counts_like(&other), is_alike, "{limit}");
         }
         let [one, other] = ["1/s + 1/h", "1/h + 1/s"].map(policy);
-        assert_eq!(one.counters(), other.counters());
+        assert_eq!(one.counters, other.counters);
     }
 
     #[test]

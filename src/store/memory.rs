@@ -169,8 +169,8 @@ impl MemoryStore {
                 let entry = Entry {
                     name: name.map(Into::into),
                     key: key.clone(),
-                    policy: policy.number(),
-                    state: State::new(policy.counters()),
+                    policy: policy.number,
+                    state: State::new(&policy.counters),
                 };
                 let (entries, new) = (absent.into_table(), (hash, Box::new(entry)));
                 entries
@@ -178,9 +178,9 @@ impl MemoryStore {
                     .into_mut()
             }
         };
-        if entry.policy != policy.number() {
-            entry.state.continue_as(policy.counters(), now);
-            entry.policy = policy.number();
+        if entry.policy != policy.number {
+            entry.state.continue_as(&policy.counters, now);
+            entry.policy = policy.number;
         }
         change(&mut entry.state, now)
     }

@@ -287,15 +287,11 @@ impl Operation {
         origin: Origin,
         now: u64,
     ) -> Result<Taken, StoreError> {
-        state.continue_as(policy.counters(), now);
+        state.continue_as(&policy.counters, now);
         let buffer = policy.buffer_micros();
         Ok(match self {
             Self::Take(take) => {
-                if !take
-                    .demand
-                    .largest_cost()
-                    .is_within(&policy.largest_costs())
-                {
+                if !take.demand.largest_cost().is_within(&policy.largest_costs) {
                     let error = StoreError::new("a request costs more than the quotas allow");
                     return Err(error.no_outage());
                 }

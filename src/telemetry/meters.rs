@@ -64,7 +64,7 @@ pub(super) struct UnitMeters {
 impl Meters {
     pub(super) fn new(key_labels: bool, policy: &Policy, before: Option<&Self>) -> Self {
         // Requests in progress are counted by `places`.
-        let units = policy.units().iter().filter(|name| **name != CONCURRENT);
+        let units = policy.units.iter().filter(|name| **name != CONCURRENT);
         let policy = SharedString::from_shared(policy.label.clone());
         let values = slice::from_ref(&policy);
         let and = |label| [policy.clone(), SharedString::const_str(label)];

@@ -136,7 +136,7 @@ impl Job {
     async fn run(self, process: usize, handle: Arc<Handle>, ends: Instant, start: Instant) -> End {
         tokio::time::sleep_until(start + millis(self.arrival)).await;
         let arrival = start.elapsed();
-        let is_limited = handle.policy().units().contains(&CONCURRENT);
+        let is_limited = handle.policy().units.contains(&CONCURRENT);
         let unit = if is_limited { CONCURRENT } else { REQUESTS };
         let mut acquire = Acquire::new(handle, key()).cost_of(unit, self.cost);
         acquire.rank = self.rank.clone();

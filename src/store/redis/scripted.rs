@@ -60,7 +60,7 @@ impl Group {
                 let error = "the call was answered by a new redis server";
                 return Err(StoreError::new(error).conflict().outcome_unknown());
             }
-            let counters = call.call.policy.counters();
+            let counters = &call.call.policy.counters;
             wire::answers(&value, places.len(), counters).ok_or_else(strange)
         });
         let (now, answers) = match read {
@@ -153,7 +153,7 @@ impl RedisStore {
                 last.places.end = place + 1;
                 continue;
             }
-            let script = Script::of(call.policy.counters());
+            let script = Script::of(&call.policy.counters);
             groups.push(Group {
                 head,
                 script,

@@ -57,10 +57,10 @@ pub(super) fn head(call: &Call, now: u64) -> Writer {
         }
         Operation::Control(_) => head.0.resize(CALL_HEAD, 0),
     }
-    for counter in policy.counters() {
+    for counter in &policy.counters {
         counter.encode_terms(&mut head);
     }
-    head.0.extend(unit_names(policy.counters()).bytes());
+    head.0.extend(unit_names(&policy.counters).bytes());
     head
 }
 
@@ -100,7 +100,7 @@ pub(super) fn rest(call: &Call, server: u64) -> Writer {
 fn put_take(mut out: Writer, take: &Take, policy: &Policy, server: u64) -> Writer {
     let (demand, corrections) = (&take.demand, &take.corrections);
     let (points, settlements) = (demand.points.len(), corrections.settlements.len());
-    let (amounts, most) = (Amounts::of(policy.counters()), i64::from(u32::MAX));
+    let (amounts, most) = (Amounts::of(&policy.counters), i64::from(u32::MAX));
     out.put([7, 7], [take.number, corrections.lost]);
     amounts.put_costs(&mut out, demand.cost);
     out.put([1, 2], [points as u64, settlements as u64]);
@@ -117,7 +117,7 @@ fn put_take(mut out: Writer, take: &Take, policy: &Policy, server: u64) -> Write
     if let Some(strict) = take.strict {
         let known = strict.known;
         let (generation, version) = known.map_or((0, 0), |it| (it.generation, it.version));
-        let rest = take.quarantine(policy.counters(), policy.buffer_micros());
+        let rest = take.quarantine(&policy.counters, policy.buffer_micros());
         out.put([7, 7, 7, 8], [rest, generation, version, server]);
     }
     if take.has_share() {
@@ -130,7 +130,7 @@ fn put_take(mut out: Writer, take: &Take, policy: &Policy, server: u64) -> Write
         let moved = corrections.moved.clamp(-most, most) + (1 << 32);
         out.put([7], [moved.cast_unsigned()]);
     }
-    if has_places(policy.counters()) {
+    if has_places(&policy.counters) {
         out.put([4], [take.holding.units.into()]);
     }
     out

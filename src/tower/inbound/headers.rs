@@ -72,7 +72,7 @@ pub(super) fn write_x_rate_limit(headers: &mut HeaderMap, policy: &Policy, headr
     headers.insert(X_RATE_LIMIT_LIMIT, limit.into());
     headers.insert(X_RATE_LIMIT_REMAINING, remaining.into());
     // It is not known when requests in progress end.
-    match headroom.more.filter(|_| policy.units()[0] != CONCURRENT) {
+    match headroom.more.filter(|_| policy.units[0] != CONCURRENT) {
         Some(more) => headers.insert(X_RATE_LIMIT_RESET, whole_seconds(more).into()),
         None => headers.remove(X_RATE_LIMIT_RESET),
     };
@@ -88,14 +88,14 @@ pub(super) fn write_retry_after(headers: &mut HeaderMap, delay: Duration) {
 fn limits(policy: &Policy) -> Costs {
     match policy.quotas() {
         [quota] => Costs::from(quota.limit()),
-        _ => policy.largest_costs(),
+        _ => policy.largest_costs,
     }
 }
 
 /// The policy as a whole in each unit: its name, the unit and the limit.
 pub(super) fn whole(policy: &Policy) -> impl Iterator<Item = (Cow<'_, str>, &'static str, u32)> {
     let label = policy.label();
-    let units = policy.units().iter().zip(limits(policy).0).enumerate();
+    let units = policy.units.iter().zip(limits(policy).0).enumerate();
     units.map(move |(nth, (unit, limit))| match nth {
         0 => (label.into(), *unit, limit),
         _ => (format!("{label}:{unit}").into(), *unit, limit),

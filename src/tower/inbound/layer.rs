@@ -313,7 +313,7 @@ impl<F> Inbound<F> {
             let remaining = permit.granted.remaining;
             let is_fixed = |it: &Quota| matches!(it.counted_by(), Algorithm::FixedWindow { .. });
             // The quotas may count other units than when the request departed.
-            let headroom = (remaining.units == policy.units()).then(|| Headroom {
+            let headroom = (remaining.units == policy.units).then(|| Headroom {
                 remaining: remaining.left,
                 // In fixed windows alone, more can depart only when all units are available again.
                 more: matches!(policy.quotas(), [it] if is_fixed(it)).then(|| permit.reset()),
@@ -391,7 +391,7 @@ impl Options {
                 snapshot.delay() <= ASK_AGAIN
                     && units.all(|((unit, left), cost)| (unit == CONCURRENT) == (left < cost))
             }
-            Cause::QueueFull { .. } => policy.units() == [CONCURRENT],
+            Cause::QueueFull { .. } => policy.units == [CONCURRENT],
             _ => false,
         };
         is_busy.then_some(self.busy_status)

@@ -41,7 +41,7 @@ const POLICIES: &str = "\
 
 /// Returns true if `plain.lua` may answer the calls of a policy.
 fn is_plain(policy: &Policy) -> bool {
-    policy.units() == ["requests"]
+    policy.units == ["requests"]
 }
 
 #[derive(Default)]
@@ -171,7 +171,7 @@ impl History {
     fn operation(&mut self, process: usize) -> Operation {
         let (now, strict) = (self.now, self.is_strict);
         let (policy, all) = (&self.policies[self.policy], self.policies.iter());
-        let (units, largest) = (policy.units().len(), policy.largest_costs());
+        let (units, largest) = (policy.units.len(), policy.largest_costs);
         let least = all.map(Policy::largest_cost).min();
         let random = &mut self.random;
         let this = &mut self.processes[process];
@@ -343,7 +343,7 @@ impl History {
         let (now, policy) = (self.now, &self.policies[self.policy]);
         let state = |value: Option<&[u8]>| {
             let mut state = value.map_or_else(State::default, |it| State::decode(it).unwrap());
-            state.continue_as(policy.counters(), now);
+            state.continue_as(&policy.counters, now);
             state.drop_expired(now);
             // Now no place of former quotas was reclaimed: scripts keep these as they are.
             state.drop_expired(now);
@@ -464,7 +464,7 @@ fn scripts_do_what_rust_does() {
     });
     let policies = POLICIES.lines().flat_map(|line| line.trim().split(", "));
     for quotas in policies.chain(largest.iter().map(String::as_str)) {
-        let text = &Script::of(policy(quotas).counters()).text;
+        let text = &Script::of(&policy(quotas).counters).text;
         let _: String = server.command(&["SCRIPT", "LOAD", text]);
     }
     let number = |name: &str| std::env::var(name).map_or(None, |it| it.parse::<u64>().ok());

@@ -87,7 +87,7 @@ impl Lua {
         server: u64,
         now: u64,
     ) -> Vec<Option<Taken>> {
-        let Script { text, sha, .. } = Script::of(policy.counters());
+        let Script { text, sha, .. } = Script::of(&policy.counters);
         let script = self.scripts.entry(sha).or_insert_with(|| {
             let lifetime = "lifetime = (lifetime - lifetime % 1000) / 1000 + 1";
             assert!(text.contains(lifetime));
@@ -113,7 +113,7 @@ impl Lua {
             }
         }
         let value: Value = script.invoke(&mut self.connection).unwrap();
-        let (at, answers) = wire::answers(&value, calls.len(), policy.counters()).unwrap();
+        let (at, answers) = wire::answers(&value, calls.len(), &policy.counters).unwrap();
         assert_eq!(at, now);
         let answers = answers.into_iter().map(|answer| match answer {
             KeyAnswer::Done(taken) => Some(taken),

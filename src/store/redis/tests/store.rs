@@ -264,7 +264,7 @@ async fn keys_of_any_number_of_processes_are_served_in_few_calls() {
             ..Take::one(Mode::Wait, 1)
         };
         // The sixth waits, and all behind it are like it.
-        let mut state = State::new(policy.counters());
+        let mut state = State::new(&policy.counters);
         for process in 1..=6 {
             let now = support::child::now().as_micros() as u64;
             state.take(0, &waits(process), now);
