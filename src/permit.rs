@@ -1,6 +1,5 @@
 //! The right to depart now, or the reason why not: [`Permit`], [`Decision`] and [`Departure`].
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,12 +44,6 @@ impl Permit {
     #[must_use = "the place is released when it is dropped"]
     pub fn hold(self) -> Place {
         self.granted.place
-    }
-
-    /// The place, which the permit no longer holds.
-    #[inline]
-    pub(crate) fn take_place(&mut self) -> Place {
-        mem::take(&mut self.granted.place)
     }
 
     /// How long the request waited.

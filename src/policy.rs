@@ -112,11 +112,6 @@ impl Policy {
         self.largest_costs.0[0]
     }
 
-    /// Whether the quotas count something else than requests.
-    pub(crate) fn has_units(&self) -> bool {
-        self.units != [REQUESTS]
-    }
-
     /// The lease of the places, if the quotas limit how many requests are in progress.
     pub fn lease(&self) -> Option<Duration> {
         self.lease

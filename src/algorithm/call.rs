@@ -115,11 +115,6 @@ impl Take {
         }
     }
 
-    /// Returns true if shares or reserves count, not level and arrival alone.
-    pub(crate) fn has_shares(&self) -> bool {
-        self.has_share() || self.has_reserves() || self.corrections.moved != 0
-    }
-
     pub(crate) fn has_share(&self) -> bool {
         self.flow != Flow::default()
     }

@@ -94,7 +94,8 @@ impl<'a> Others<'a> {
         now: u64,
     ) -> Self {
         let process = take.process;
-        let mut has_shares = take.has_shares() || !tags.is_empty();
+        let is_fair = take.has_share() || take.has_reserves() || take.corrections.moved != 0;
+        let mut has_shares = is_fair || !tags.is_empty();
         let competing = announced.filter(|it| {
             has_shares |= has_share(it.process);
             it.counts(now)

@@ -221,7 +221,7 @@ mod tests {
         let left = async || limiter.peek("a").await.unwrap().remaining();
         let [one, two, three] = [0; 3].map(|_| depart(&limiter));
         let (one, mut two, three) = (one.await, two.await, three.await);
-        let places = two.take_place();
+        let places = std::mem::take(&mut two.granted.place);
         // Some are left, or the requests of this limiter may use them.
         assert!(apply(&one, &advice(1)).is_none());
         drop(one);

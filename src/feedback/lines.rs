@@ -64,6 +64,7 @@ impl Lines<'_> {
     /// The time until a reset: seconds from now, seconds or milliseconds of the Unix clock, a duration with units, or a
     /// date of HTTP or of RFC 3339 in UTC.
     pub(super) fn until(&self, text: &str) -> Option<Duration> {
+        let utc = || humantime::parse_rfc3339(text).ok().map(since_epoch);
         let at = match seconds(text) {
             Some(number) => match number.as_secs() {
                 ..UNIX_SECONDS => return Some(number),
@@ -72,7 +73,7 @@ impl Lines<'_> {
             },
             None => match parse_duration(text) {
                 Ok(duration) => return Some(duration),
-                Err(_) => date(text).or_else(|| utc(text))?,
+                Err(_) => date(text).or_else(utc)?,
             },
         };
         Some(at.saturating_sub(self.now()))
@@ -102,11 +103,6 @@ fn first(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 /// An HTTP date of any of the three formats.
 fn date(text: &str) -> Option<Duration> {
     httpdate::parse_http_date(text).ok().map(since_epoch)
-}
-
-/// A date such as `2023-11-14T22:13:50.5Z`.
-fn utc(text: &str) -> Option<Duration> {
-    humantime::parse_rfc3339(text).ok().map(since_epoch)
 }
 
 fn since_epoch(time: SystemTime) -> Duration {

@@ -41,7 +41,7 @@ pub(super) fn put_into(extensions: &mut Extensions, (permit, charge): Admitted<'
     if let Some(charge) = charge {
         extensions.insert(charge);
     }
-    permit.take_place()
+    std::mem::take(&mut permit.granted.place)
 }
 
 /// Reads a [`Cost`](crate::Cost), a [`Priority`](crate::Priority) and a [`Share`](crate::Share) from the request's extensions, and

@@ -21,7 +21,7 @@ use crate::feedback::{self, Applying};
 use crate::key::{KeyExtractor, NoKeyCause};
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::quota::{Algorithm, CONCURRENT, Quota};
+use crate::quota::{Algorithm, CONCURRENT, Quota, REQUESTS};
 use crate::tower::ThrottleLayer;
 use crate::tower::body::HeldBody;
 use crate::tower::future::{Departed, Direction};
@@ -337,7 +337,7 @@ impl<F> Inbound<F> {
         let (delay, policy) = (refused.delay(), refused.policy());
         let may_be_busy = refused.is_busy() || refused.error.kind() == ErrorKind::QueueFull;
         let headroom = refused.error.snapshot().map(|snapshot| Headroom {
-            remaining: match policy.has_units() {
+            remaining: match policy.units != [REQUESTS] {
                 // Other units than the one that refuses it may be left.
                 true => snapshot.remaining.left,
                 // Fewer than it costs, also if it is refused for another reason.
