@@ -141,7 +141,7 @@ impl RedisStore {
     ///
     /// Fails if the store was made from a connection, because it cannot open further ones.
     pub fn scripting(mut self, scripting: bool) -> Result<Self, BuildError> {
-        if !scripting && !self.servers.makes_connections() {
+        if !scripting && self.servers.any_node().is_none() {
             let problem = "cannot be false with a connection that was handed in: connect by a URL or a client";
             return Err(BuildError::new("scripting", problem));
         }
@@ -235,7 +235,7 @@ impl Store for RedisStore {
     }
 
     fn subscribe(&self, process: u64, subscriber: Box<dyn Fn(&Nudge) -> bool + Send + Sync>) {
-        if self.servers.makes_connections() {
+        if self.servers.any_node().is_some() {
             let subscribe = || Subscription::new(self.servers.clone(), self.channel(0));
             let subscription = self.subscription.get_or_init(subscribe);
             subscription.add(self.channel(process), subscriber);

@@ -2,12 +2,12 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `target`, `tls` | a server to connect to, or a way to find it |
+//! | `target` | a server to connect to, or a way to find it |
 //! | `connection` | one connection, and which server answers on it |
 //! | `node` | one server: its shared connection and its pool |
 //! | `attempts` | one connection attempt at a time, with backoff |
 //! | `cluster`, `slots` | the servers of a cluster, redirections |
-//! | `sentinel`, `user_connection` | the primary that sentinels name, a connection that the user made |
+//! | `sentinel` | the primary that sentinels name |
 //! | `subscription` | nudges |
 //! | `errors` | what an error means to the caller |
 
@@ -141,7 +141,7 @@ pub(crate) trait Topology: Send + Sync {
         node.shared(deadline).await.map(drop)
     }
 
-    /// Any server, to subscribe to; `None` for a connection that was handed in.
+    /// Any server, to subscribe to; `None` for a connection that was handed in, which cannot be shared with [`exclusive`] calls.
     fn any_node(&self) -> Option<Node> {
         None
     }
@@ -154,11 +154,6 @@ pub(crate) trait Topology: Send + Sync {
     /// Every primary of a cluster; empty where there is only one server.
     async fn primaries(&self, _deadline: Instant) -> Result<Vec<Node>, StoreError> {
         Ok(Vec::new())
-    }
-
-    /// False for a connection that was handed in, which cannot be shared with [`exclusive`] calls.
-    fn makes_connections(&self) -> bool {
-        self.any_node().is_some()
     }
 
     /// Notes which keys moved, according to an answer of this server. Returns true if it redirects a command.
