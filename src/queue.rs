@@ -318,7 +318,7 @@ impl Queue {
         self.unsent.lost = 0;
         if counters.place().is_none() {
             (self.places.stored, self.places.lease) = (0, None);
-        } else if before.place().is_none() && self.places.held > 0 {
+        } else if before.place().is_none() && self.places_in_use() > 0 {
             // The limit is back. The next call takes the places again.
             let until = now + policy.lease().unwrap_or_default();
             self.places.lease = Some(Lease { until, renew: now });
@@ -341,6 +341,12 @@ impl Queue {
             request.cost = cost.unwrap_or_default();
         }
         self.fail_where(|request| request.cost.is_zero(), &Refusal::TooCostly);
+        if self.waiting.is_empty() {
+            // The next call may have been due for requests that failed, or for a lease that has ended.
+            let lease = self.places.lease.filter(|_| self.has_places());
+            self.calls.next = lease.map(|lease| lease.renew);
+            self.reschedule(now);
+        }
     }
 
     /// The requests that wait or have a turn.

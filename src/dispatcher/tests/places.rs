@@ -25,6 +25,46 @@ async fn work_goes_on_if_its_concurrency_limit_is_removed_or_put_back() {
     }
 }
 
+/// One of these moments is between the grant and the departure.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_granted_keeps_its_place_if_the_limit_is_removed_and_put_back() {
+    let limited = || aborting("5 concurrent + 1/s");
+    for moment in (900..1_020).step_by(10) {
+        let handle = process(&Remote::new(SECOND / 500), limited());
+        drop(Acquire::new(handle.clone(), key()).await.unwrap());
+        let acquire = Acquire::new(handle.clone(), key());
+        let work = tokio::spawn(async { acquire.await.unwrap().hold().run(pass(50)).await });
+        pass(moment).await;
+        handle.set_policy(aborting("1/s"));
+        handle.set_policy(limited());
+        let worked = work.await.unwrap();
+        worked.unwrap_or_else(|error| panic!("{moment} ms: {error}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_whose_limit_was_removed_leaves_no_call_for_the_time_of_its_renewal() {
+    let handle = process(&Remote::new(SECOND / 500), policy("1 concurrent + 100/s"));
+    let place = Acquire::new(handle.clone(), key()).await.unwrap().hold();
+    pass(50).await;
+    handle.set_policy(policy("100/s"));
+    drop(place);
+    pass(50).await;
+    assert_eq!(handle.key_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_demand_of_requests_that_fail_by_new_quotas_leaves_the_store_at_once() {
+    let handle = process(&Remote::new(SECOND / 500), policy("1/h"));
+    let _departed = Acquire::new(handle.clone(), key()).await.unwrap();
+    let waiting = tokio::spawn(Acquire::new(handle.clone(), key()));
+    pass(50).await;
+    handle.set_policy(policy("5/h unit=tokens"));
+    assert!(waiting.await.unwrap().is_err());
+    pass(50).await;
+    assert_eq!(handle.key_count(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_is_renewed_after_a_failure_though_its_limiter_was_dropped() {
     for fault in [Fault::Out, Fault::Refuses] {
