@@ -99,7 +99,7 @@ impl Dispatcher {
         queues: &[(u64, Arc<KeyQueue>)],
         outage: Option<&StoreError>,
     ) {
-        let begun = Instant::now();
+        let (begun, process) = (Instant::now(), self.process());
         // Calls that share a number may be alike, so that the store answers them together.
         let mut number = self.next_number();
         let mut sent = Vec::with_capacity(queues.len());
@@ -110,7 +110,8 @@ impl Dispatcher {
                 && queue.handle.load().policy.fallback.is_none()
             {
                 queue.update(|queue| queue.begin_outage(error, begun));
-            } else if let Some((one, take)) = self.begin(queue, &mut number, begun, outage) {
+            } else if let Some((one, take)) = self.begin(queue, process, &mut number, begun, outage)
+            {
                 requests += take.demand.requests();
                 returned += take.corrections.settlements.len() + take.corrections.joined;
                 calls.push(Call {
@@ -147,6 +148,7 @@ impl Dispatcher {
     fn begin(
         &self,
         queue: &Arc<KeyQueue>,
+        process: u64,
         number: &mut u64,
         begun: Instant,
         outage: Option<&StoreError>,
@@ -175,7 +177,7 @@ impl Dispatcher {
         queue.apply_changes();
         let clock_sets = self.clock.sets();
         let mut take = Take {
-            process: self.process() | queue.lane,
+            process: process | queue.lane,
             flow,
             reserves: policy.reserves(),
             // The answer of an embedded store cannot be lost.
