@@ -318,6 +318,10 @@ impl Queue {
         self.unsent.lost = 0;
         if counters.place().is_none() {
             (self.places.stored, self.places.lease) = (0, None);
+            if self.waiting.is_empty() {
+                // It was due to renew the lease.
+                self.calls.next = None;
+            }
         } else if before.place().is_none() && self.places_in_use() > 0 {
             // The limit is back. The next call takes the places again.
             let until = now + policy.lease().unwrap_or_default();
@@ -342,9 +346,7 @@ impl Queue {
         }
         self.fail_where(|request| request.cost.is_zero(), &Refusal::TooCostly);
         if self.waiting.is_empty() {
-            // The next call may have been due for requests that failed, or for a lease that has ended.
-            let lease = self.places.lease.filter(|_| self.has_places());
-            self.calls.next = lease.map(|lease| lease.renew);
+            // Requests that were announced may have failed.
             self.reschedule(now);
         }
     }
