@@ -330,13 +330,13 @@ impl StoreTelemetry {
         result: &Result<T, StoreError>,
         took: Duration,
     ) {
-        let nth = match result {
-            Ok(_) => 0,
-            Err(error) if error.is_outage() => 1,
-            Err(_) => 2,
-        };
-        let operation = operation as usize;
         meter!({
+            let nth = match result {
+                Ok(_) => 0,
+                Err(error) if error.is_outage() => 1,
+                Err(_) => 2,
+            };
+            let operation = operation as usize;
             self.meters.calls[operation][nth].increment(1);
             self.meters.latency[operation].record(took);
             if keys > 0 {
