@@ -199,15 +199,12 @@ impl Store for RedisStore {
         Box::pin(async move {
             this.resume_subscription();
             let deadline = this.call_deadline();
-            // Without scripts, each call needs a connection of its own, which a server may refuse.
-            let exclusive = match this.scripting {
-                true => None,
-                false => Some(servers::exclusive(&this.servers, &unused, deadline).await?),
-            };
-            let servers: &dyn Topology = match &exclusive {
-                Some(connection) => connection,
-                None => &*this.servers,
-            };
+            // It finds out whether the server refuses the connection that a transaction needs.
+            let exclusive = this.exclusive(&unused, deadline).await?;
+            let mut servers = &*this.servers;
+            if let Some(connection) = &exclusive {
+                servers = connection;
+            }
             let reading = match this.read::<Value>(servers, &unused, write, deadline).await {
                 // The slot moves, so that another server has answered than the one that read the clock.
                 Err(error) if error.is_conflict() => this.read_clock(&unused).await?,

@@ -11,7 +11,8 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Done, LONGEST_TIMEOUT, NamedCall, Reading, RedisStore, naming, servers, strange};
+use super::servers::{Exclusive, exclusive};
+use super::{Done, LONGEST_TIMEOUT, NamedCall, Reading, RedisStore, naming, strange};
 use crate::algorithm::State;
 use crate::backoff;
 use crate::quota::HORIZON;
@@ -31,6 +32,18 @@ if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return false end
 return redis.call(unpack(ARGV, 2))";
 
 impl RedisStore {
+    /// A connection for a transaction; `None` with scripts.
+    pub(super) async fn exclusive(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Option<Exclusive>, StoreError> {
+        match self.scripting {
+            true => Ok(None),
+            false => exclusive(&self.servers, name, deadline).await.map(Some),
+        }
+    }
+
     /// Applies a call to its value.
     pub(super) async fn transact(
         &self,
@@ -100,10 +113,7 @@ impl RedisStore {
             }
         }
         let NamedCall { name, call } = named;
-        let exclusive = match self.scripting {
-            true => None,
-            false => Some(servers::exclusive(&self.servers, name, deadline).await?),
-        };
+        let exclusive = self.exclusive(name, deadline).await?;
         // The next attempt opens no connection.
         *begun = Instant::now();
         let is_reused = exclusive.as_ref().is_some_and(|it| it.is_reused);

@@ -25,7 +25,7 @@ use crate::store::StoreError;
 pub(crate) use self::cluster::{cluster, cluster_at};
 pub(crate) use self::connection::send;
 pub(crate) use self::errors::{moved, refused};
-pub(crate) use self::node::exclusive;
+pub(crate) use self::node::{Exclusive, exclusive};
 #[cfg(feature = "redis-sentinel")]
 pub(crate) use self::sentinel::{by_sentinel_client, by_sentinels};
 pub(crate) use self::subscription::Subscription;
