@@ -52,9 +52,9 @@ use crate::quota::{CONCURRENT, REQUESTS, UnitNames};
 /// wait in a buffer: up to 1,024 for each of 100,000 keys. If the answer to a call is lost, a lower cost is not sent again, and
 /// a higher one is: a lost answer can only make the limiter stricter.
 ///
-/// The estimate stays charged if the process ends before it has sent the correction, if the buffer is full, if Redis refuses the call, if new quotas count
-/// differently, or if the departure no longer counts, as the response took longer than the window. A debt is dropped then, too,
-/// so a window may hold more than the limit by as much.
+/// The estimate stays charged if the process ends before it has sent the correction, if the buffer is full, if Redis refuses the
+/// call, if new quotas count differently, or if the departure no longer counts, as the response took longer than the window. A
+/// debt is dropped then, too, so a window may hold more than the limit by as much.
 #[derive(Debug, Clone)]
 pub struct Charge(Arc<Inner>);
 
@@ -127,9 +127,9 @@ impl Charge {
 
     /// Corrects what was charged in this unit to the actual cost.
     ///
-    /// It never waits: the correction is sent in the background. Before a process ends, await
-    /// [`Limiter::idle`](crate::Limiter::idle). It does nothing if the departure
-    /// [is not counted](Permit::is_counted), or departed by the share of [`Outage::Local`](crate::Outage::Local).
+    /// It never waits: the correction is sent in the background. It does nothing if the departure
+    /// [is not counted](Permit::is_counted), or was granted by the share of [`Outage::Local`](crate::Outage::Local). Before a
+    /// process ends, await [`Limiter::idle`](crate::Limiter::idle).
     ///
     /// # Errors
     ///
